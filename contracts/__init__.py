@@ -1,0 +1,1 @@
+"""Task contracts: what a run may change, must change and must return."""

@@ -1,0 +1,1 @@
+"""Prompts: structured steps and how they are rendered."""

@@ -1,0 +1,1 @@
+"""Golden scripts, misdeeds and recordings of tasks."""

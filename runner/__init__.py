@@ -1,0 +1,1 @@
+"""The program: machines, guests, display, agents, the life of a run, reports."""

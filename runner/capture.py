@@ -1,0 +1,272 @@
+"""Reading the state of a machine through its guest: from a contract's observables to a snapshot.
+
+Nothing here changes anything in the guest. A table is taken when two readings of it in a row are equal; a tree's files are
+hashed only where something in the listing differs from an earlier snapshot, unless the tree is small enough to hash it all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import PureWindowsPath
+
+from contracts.globs import compile_glob
+from contracts.schema import DbfTable, Effect, FileTree, Observable, TaskContract, Windows
+from runner.guests.base import Guest, GuestNotFound, Unreadable
+from runner.guests.probe import FileEntry, ProbeResult
+from validators.changes import Verb
+from validators.dbf import MemoKind, TableState, is_owned
+from validators.files import FileItem, TreeState
+from validators.snapshot import Snapshot, State, UnreadableState
+from validators.windows import WindowItem, WindowsState
+
+MAX_TABLE = 2 << 30
+"""The largest table or memo file that is read, in bytes (the format itself ends at 2 GiB for most programs)."""
+MAX_CONTENT = 16 << 20
+"""The largest file whose content is kept as evidence, in bytes."""
+MAX_CONTENTS = 200
+"""How many changed files' contents are kept."""
+HASH_ALL = 32 << 20
+"""A tree up to this many bytes is hashed whole each time, so that a program that puts a file's time back is still seen."""
+_FOXPRO = {b"\x30", b"\x31", b"\x32", b"\xf5", b"\xfb"}
+STABLE_WITHIN = 5.0
+"""Seconds that a table is given to be equal in two readings in a row."""
+
+
+def take(guest: Guest, observe: Mapping[str, Observable], *, earlier: Snapshot | None = None) -> Snapshot:
+    """Reads every observable.
+
+    Args:
+        guest: The way into the machine.
+        observe: The contract's observables.
+        earlier: A snapshot of the same machine, or of the checkpoint that it was cloned from.
+
+    Returns:
+        A state for each observable; what could not be read is an :class:`UnreadableState`.
+
+    Raises:
+        GuestLost: The machine is gone.
+    """
+    states: dict[str, State] = {}
+    for name, spec in observe.items():
+        try:
+            states[name] = _read(guest, spec, (earlier or {}).get(name))
+        except Unreadable as error:
+            states[name] = UnreadableState(error.reason)
+    return states
+
+
+def _read(guest: Guest, spec: Observable, earlier: State | None) -> State:
+    match spec:
+        case DbfTable():
+            return read_table(guest, spec)
+        case FileTree():
+            return read_tree(guest, spec, earlier if isinstance(earlier, TreeState) else None)
+        case Windows():
+            return read_windows(guest)
+
+
+def read_table(guest: Guest, spec: DbfTable, *, within: float = STABLE_WITHIN) -> TableState:
+    """Reads a table and its memo file until two readings in a row are equal.
+
+    Raises:
+        Unreadable: It kept changing for ``within`` seconds, or cannot be read.
+        GuestLost: The machine is gone.
+    """
+    deadline = time.monotonic() + within
+    last = _read_once(guest, spec)
+    while True:
+        time.sleep(0.01)
+        now = _read_once(guest, spec)
+        if (now.dbf, now.memo) == (last.dbf, last.memo):
+            return now
+        if time.monotonic() >= deadline:
+            raise Unreadable(f"{spec.dbf} was being written: no two readings in a row were equal within {within:g} s")
+        last = now
+
+
+def _read_once(guest: Guest, spec: DbfTable) -> TableState:
+    path = PureWindowsPath(spec.dbf)
+    table = _read_or_none(guest, path)
+    for kind in _memo_kinds(table) if table is not None else ():
+        memo = _read_or_none(guest, path.with_suffix(f".{kind}"))
+        if memo is not None:
+            return TableState(table, memo, kind, path.name)
+    return TableState(table, None, None, path.name)
+
+
+def _memo_kinds(table: bytes) -> tuple[MemoKind, ...]:
+    """Extensions of the memo file that goes with a table, by its version byte; a stray file of the other kind is not it."""
+    return ("fpt",) if table[:1] in _FOXPRO else ("dbt", "fpt")
+
+
+def _read_or_none(guest: Guest, path: PureWindowsPath) -> bytes | None:
+    try:
+        return guest.read(path, limit=MAX_TABLE)
+    except GuestNotFound:
+        return None
+
+
+def read_tree(guest: Guest, spec: FileTree, earlier: TreeState | None) -> TreeState:
+    """Lists a tree and hashes what may have changed.
+
+    Raises:
+        Unreadable: The listing is not whole, or a file cannot be read.
+        GuestLost: The machine is gone.
+    """
+    listing = guest.probe("files", "--streams", spec.files, timeout=120.0)
+    if not _root_exists(listing, spec):
+        return TreeState(exists=False)
+    entries = [entry for entry in listing.files if entry.path]
+    known = {item.path: item for item in earlier.items} if earlier is not None else {}
+    all_of_it = sum(entry.size for entry in entries) <= HASH_ALL
+    items = [_item(entry) for entry in entries]
+
+    def unchanged(item: FileItem) -> bool:
+        was = known.get(item.path)
+        return not all_of_it and was is not None and was.sha256 is not None and was.same_metadata(item)
+
+    hashes = {item.path: known[item.path].sha256 for item in items if unchanged(item)}
+    wanted = [item.path for item in items if item.kind == "file" and item.path not in hashes]
+    hashes |= _hash(guest, spec.files, wanted)
+    return TreeState(True, tuple(replace(item, sha256=hashes.get(item.path)) for item in items))
+
+
+def _root_exists(listing: ProbeResult, spec: FileTree) -> bool:
+    found = listing.roots[0] if len(listing.roots) == 1 else None
+    if found is None or found.exists is None:
+        raise Unreadable(f"{spec.files}: the probe could not tell whether it exists")
+    ignored = [compile_glob(rule.path) for rule in spec.ignore]
+    for fault in listing.faults:
+        if not any(fits(fault.path) for fits in ignored):
+            raise Unreadable(f"{fault.path or spec.files}: {fault.message} (code {fault.code}, while doing {fault.op})")
+    return found.exists
+
+
+def _item(entry: FileEntry) -> FileItem:
+    streams = tuple((stream.name, stream.size) for stream in entry.streams or ())
+    return FileItem(entry.path, entry.kind, entry.size, entry.mtime, entry.attr, None, streams)
+
+
+def _hash(guest: Guest, root: str, paths: list[str]) -> dict[str, str]:
+    """SHA-256 of those files that can be read, by path relative to the root."""
+    hashes = {}
+    for path in paths:
+        # One file that cannot be read does not make the tree unreadable: whether it matters, the comparison decides.
+        with contextlib.suppress(Unreadable, GuestNotFound):
+            hashes[path] = hashlib.sha256(guest.read(PureWindowsPath(root, path), limit=MAX_TABLE)).hexdigest()
+    return hashes
+
+
+def read_windows(guest: Guest) -> WindowsState:
+    """The visible top-level windows.
+
+    Raises:
+        Unreadable: They could not be listed, or the probe does not see the user's desktop.
+        GuestLost: The machine is gone.
+    """
+    answer = guest.probe("windows", timeout=15.0)
+    if not answer.header.sees_user_desktop:
+        raise Unreadable(
+            f"the probe ran in session {answer.header.session} on desktop {answer.header.desktop!r} and does not see the "
+            "windows of the user; let it run in the interactive session, logged on and not locked"
+        )
+    return WindowsState(
+        tuple(
+            WindowItem(
+                window.hwnd, window.pid, window.exe or "", window.class_name, window.title, window.hung,
+                window.modal and window.owner != 0,
+            )
+            for window in answer.windows
+            if window.visible
+        )
+    )  # fmt: skip
+
+
+def settle(guest: Guest, observe: Mapping[str, Observable], *, within: float, pause: float = 0.15) -> bool:
+    """Waits until two cheap readings in a row are equal: listings without contents, and the windows.
+
+    Args:
+        guest: The way into the machine.
+        observe: The contract's observables.
+        within: Seconds; when they are over, the state is read as it is.
+        pause: Seconds between two readings.
+
+    Returns:
+        Whether the state became still.
+
+    Raises:
+        GuestLost: The machine is gone.
+    """
+    deadline = time.monotonic() + within
+    last = _cheap(guest, observe)
+    while time.monotonic() < deadline:
+        time.sleep(pause)
+        now = _cheap(guest, observe)
+        if now is not None and now == last:
+            return True
+        last = now
+    return False
+
+
+def _cheap(guest: Guest, observe: Mapping[str, Observable]) -> object:
+    roots = sorted(
+        {spec.files for spec in observe.values() if isinstance(spec, FileTree)}
+        | {str(PureWindowsPath(spec.dbf).parent) for spec in observe.values() if isinstance(spec, DbfTable)}
+    )
+    try:
+        files = guest.probe("files", *roots, timeout=60.0).files if roots else ()
+        return ([(f.root, f.path, f.size, f.mtime, f.attr) for f in files], read_windows(guest))
+    except Unreadable:
+        return None
+
+
+def contents_of_changed(guest: Guest, contract: TaskContract, before: Snapshot, after: Snapshot) -> Snapshot:
+    """The after-snapshot with the contents of files that are new or changed, as evidence and for effects that look at them.
+
+    Files that an effect's ``content`` speaks of come first; files of observed tables are evidence already.
+
+    Raises:
+        GuestLost: The machine is gone.
+    """
+    tables = [spec for spec in contract.observe.values() if isinstance(spec, DbfTable)]
+    effects = [*contract.effects.expect, *contract.effects.allow, *contract.effects.forbid]
+    result = dict(after)
+    for name, spec in contract.observe.items():
+        was, now = before.get(name), after.get(name)
+        if not (isinstance(spec, FileTree) and isinstance(now, TreeState)):
+            continue
+        old = {item.path: item for item in was.items} if isinstance(was, TreeState) else {}
+        changed = [
+            item
+            for item in now.items
+            if item.kind == "file"
+            and (item.path not in old or old[item.path].sha256 != item.sha256)
+            and not any(is_owned(table, f"{spec.files}\\{item.path}", Verb.MODIFIED) for table in tables)
+        ]
+        fits = [compile_glob(effect.path) for effect in effects if _looks_inside(effect, name) and effect.path]
+        changed.sort(key=lambda item: (not any(fit(item.path) for fit in fits), item.path))
+        contents: dict[str, bytes] = {}
+        missing: dict[str, str] = {}
+        for number, item in enumerate(changed):
+            if number >= MAX_CONTENTS:
+                missing[item.path] = f"more than {MAX_CONTENTS} files changed"
+                continue
+            try:
+                data = guest.read(PureWindowsPath(spec.files, item.path), limit=MAX_CONTENT)
+            except (Unreadable, GuestNotFound) as error:
+                missing[item.path] = str(error)
+                continue
+            if hashlib.sha256(data).hexdigest() == item.sha256:
+                contents[item.path] = data
+            else:
+                missing[item.path] = f"{item.path}: it changed again after the snapshot"
+        result[name] = TreeState(now.exists, now.items, contents, missing)
+    return result
+
+
+def _looks_inside(effect: Effect, observable: str) -> bool:
+    return effect.content is not None and effect.observable == observable

@@ -1,0 +1,339 @@
+"""The command line: ``legacyproof``.
+
+Exit status: 0 every run is a valid success · 1 some run is not · 2 usage or contract error · 3 nothing could be scored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from contracts.json_schema import json_schema
+from contracts.load import ContractError, LoadedContract, load_contract
+from runner.agents.base import AgentSpecError, PlannedAgent, plan
+from runner.campaign import run_all
+from runner.lifecycle import RunPlan
+from runner.machines.base import Leftover, MachineError, MachineProvider, provider
+from runner.machines.images import find_image
+from runner.record import RunRecord
+from runner.report.html import write_report
+from runner.report.tables import outcome_table
+from runner.store import Campaign, StoreError
+
+app = typer.Typer(
+    name="legacyproof",
+    help="Atomicity test runner for GUI agents on Windows: did the agent do exactly what it should, or leave no trace?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+machines_app = typer.Typer(
+    help="Machines that are there: in use, or left behind by a dead runner.", no_args_is_help=True
+)
+app.add_typer(machines_app, name="machines")
+
+_out = Console(highlight=False)
+_err = Console(stderr=True, highlight=False)
+
+
+class Refused(Exception):
+    """A user's mistake: told in words, exit status 2."""
+
+
+@app.command()
+def run(
+    contracts: Annotated[list[Path], typer.Argument(help="Contract files, or folders of them.")],
+    agent: Annotated[
+        list[str], typer.Option("--agent", help="scripted:<file or folder>, noop[:status], or a plug-in's.")
+    ],
+    prompt: Annotated[str, typer.Option(help="Prompt condition: expert or instruction.")] = "expert",
+    trials: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 1,
+    parallel: Annotated[int, typer.Option(min=0, max=256, help="Machines at a time; 0: as the host allows.")] = 0,
+    reruns: Annotated[int, typer.Option(min=0, max=10, help="Reruns after faults of machine or provider.")] = 1,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--param", help="name=value; overrides the contract's.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for campaigns.")] = Path("runs"),
+    name: Annotated[str, typer.Option(help="The campaign's name; the date and time unless given.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per run and line on standard output.")
+    ] = False,
+    intended: Annotated[
+        bool, typer.Option("--as-intended", help="Succeed when every run is what its script says it must be.")
+    ] = False,
+) -> None:
+    """Runs agents on contracts, each on a fresh machine, and judges what they did."""
+    if prompt not in ("expert", "video", "instruction"):
+        raise Refused(f"--prompt is {prompt!r}; it can be expert, video or instruction")
+    loaded = _load(contracts, _overrides(parameter or []))
+    plans = _plans(loaded, agent, prompt, trials)
+    campaign = Campaign.create(runs, name or datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M%S"))
+    providers: dict[str, MachineProvider] = {}
+    for item in loaded:
+        image = find_image(item.contract.image)
+        providers[item.contract.image] = provider(image.manifest.provider)
+    _warn_of_leftovers(providers.values())
+
+    cancelled = threading.Event()
+    records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
+    report = write_report(
+        campaign.records(), campaign.blob, campaign.folder / "report",
+        title=campaign.name, generated=datetime.now(UTC),
+    )  # fmt: skip
+    if not as_json:
+        _out.print(outcome_table(records))
+    _err.print(f"report: {report}", soft_wrap=True)
+    if intended:
+        raise typer.Exit(_intended_status(records))
+    raise typer.Exit(_status(records, planned=len(plans)))
+
+
+@app.command()
+def schema() -> None:
+    """Prints the JSON Schema of task contracts, for editors."""
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))  # noqa: T201 - for machines: no wrapping, no colours
+
+
+@app.command()
+def report(campaign: Annotated[Path, typer.Argument(help="A campaign's folder, e.g. runs/demo.")]) -> None:
+    """Writes a campaign's report again from its records."""
+    if not campaign.is_dir():
+        raise Refused(f"there is no folder {campaign}")
+    kept = Campaign(campaign)
+    path = write_report(kept.records(), kept.blob, campaign / "report", title=kept.name, generated=datetime.now(UTC))
+    _out.print(f"report: {path}", soft_wrap=True)
+
+
+@machines_app.command("list")
+def machines_list() -> None:
+    """Lists the machines that are there, and which of them a dead runner left behind."""
+    table = Table("machine", "campaign", "run", "runner", "state")
+    found = _leftovers()
+    for _, item in found:
+        state = "in use" if item.alive else "left behind"
+        table.add_row(item.machine, escape(item.campaign), escape(item.run), str(item.runner_pid), state)
+    _out.print(table if found else "no machines")
+
+
+@machines_app.command("reap")
+def machines_reap() -> None:
+    """Removes what dead runners left behind: only what carries our tag, never a machine in use."""
+    failed = False
+    for owner, item in _leftovers():
+        if item.alive:
+            _out.print(f"{item.machine}: in use by the runner {item.runner_pid}, left alone")
+            continue
+        try:
+            owner.reap(item)
+            _out.print(f"{item.machine}: removed")
+        except MachineError as error:
+            failed = True
+            _err.print(f"{item.machine}: {escape(str(error))}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _leftovers() -> list[tuple[MachineProvider, Leftover]]:
+    wine = provider("wine")
+    return [(wine, item) for item in wine.leftovers()]
+
+
+def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContract]:
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files += sorted(path.rglob("*.yaml"))
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise Refused(f"there is no contract at {path}")
+    if not files:
+        raise Refused(f"there are no contracts (*.yaml) in {', '.join(map(str, paths))}")
+    loaded, problems = [], []
+    for file in files:
+        try:
+            loaded.append(load_contract(file, parameters=overrides))
+        except ContractError as error:
+            problems.append(str(error))
+    if problems:
+        raise Refused("\n".join(problems))
+    seen: dict[str, LoadedContract] = {}
+    for item in loaded:
+        other = seen.setdefault(item.contract.id, item)
+        if other is not item:
+            raise Refused(f"{item.path} and {other.path} have the same id {item.contract.id!r}")
+        for warning in item.warnings:
+            _err.print(f"warning: {escape(str(warning))}", soft_wrap=True)
+    return loaded
+
+
+def _overrides(given: Sequence[str]) -> dict[str, str]:
+    overrides = {}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise Refused(f"--param {item!r}: write name=value")
+        overrides[key] = value
+    return overrides
+
+
+def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: Any, trials: int) -> list[RunPlan]:
+    agents: list[PlannedAgent] = [agent for spec in specs for agent in plan(spec)]
+    plans = [
+        RunPlan(contract, agent, prompt, trial)
+        for contract in loaded
+        for agent in agents
+        if agent.contract in (None, contract.contract.id)
+        for trial in range(1, trials + 1)
+    ]
+    if not plans:
+        wanted = ", ".join(sorted({str(agent.contract) for agent in agents}))
+        there = ", ".join(item.contract.id for item in loaded)
+        raise Refused(f"the scripts are for {wanted}; the contracts are {there}")
+    return plans
+
+
+def _make(
+    plans: Sequence[RunPlan],
+    campaign: Campaign,
+    providers: dict[str, MachineProvider],
+    parallel: int,
+    reruns: int,
+    cancelled: threading.Event,
+    *,
+    as_json: bool,
+) -> list[RunRecord]:
+    with _stop_on_signals(cancelled), Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=_err, transient=True,
+        disable=not _err.is_terminal,
+    ) as bar:  # fmt: skip
+        total = bar.add_task(f"{campaign.name}: 0 of {len(plans)} runs", total=len(plans))
+        rows: dict[int, Any] = {}
+        done = 0
+
+        def progress(plan: RunPlan, phase: str) -> None:
+            text = escape(f"{plan.contract.contract.id} · {plan.agent.agent.name} · {phase}")
+            if id(plan) not in rows:
+                rows[id(plan)] = bar.add_task(text, total=None)
+            bar.update(rows[id(plan)], description=text)
+
+        def finished(plan: RunPlan, record: RunRecord) -> None:
+            nonlocal done
+            if id(plan) in rows:
+                bar.remove_task(rows.pop(id(plan)))
+            done += not record.superseded
+            bar.update(total, completed=done, description=f"{campaign.name}: {done} of {len(plans)} runs")
+            if as_json:
+                print(json.dumps(_line(record, campaign), ensure_ascii=True), flush=True)  # noqa: T201
+            elif not _err.is_terminal:
+                _err.print(escape(_brief(record)), soft_wrap=True)
+
+        return run_all(
+            plans, campaign, lambda image: providers[image], parallel=min(parallel, len(plans)), reruns=reruns,
+            cancelled=cancelled, progress=progress, finished=finished,
+        )  # fmt: skip
+
+
+def _line(record: RunRecord, campaign: Campaign) -> dict[str, Any]:
+    return {
+        "run": record.run,
+        "contract": record.contract.id,
+        "agent": record.agent.spec,
+        "prompt": record.agent.prompt,
+        "trial": record.trial,
+        "attempt": record.attempt,
+        "superseded": record.superseded,
+        "outcome": record.verdict.outcome,
+        "kind": record.verdict.kind,
+        "cause": record.verdict.cause,
+        "reason": record.verdict.reason,
+        "as_intended": record.as_intended,
+        "seconds": round((record.ended - record.started).total_seconds(), 3),
+        "record": str(campaign.folder / record.run / "record.json"),
+    }
+
+
+def _brief(record: RunRecord) -> str:
+    verdict = record.verdict
+    what = " ".join(part for part in (verdict.outcome.replace("_", " "), verdict.kind or verdict.cause) if part)
+    return f"{record.contract.id} · {record.agent.name}: {what}"
+
+
+@contextlib.contextmanager
+def _stop_on_signals(cancelled: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the runs to end in order; a second one is the ordinary interruption."""
+
+    def ask(number: int, _frame: object) -> None:
+        if cancelled.is_set():
+            raise KeyboardInterrupt
+        cancelled.set()
+        _err.print(f"stopping ({signal.Signals(number).name}): machines are being removed; what is finished is kept")
+
+    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _status(records: Sequence[RunRecord], *, planned: int) -> int:
+    outcomes = [record.verdict.outcome for record in records]
+    if not any(outcome != "unscored" for outcome in outcomes):
+        return 3
+    return 0 if len(outcomes) == planned and all(outcome == "valid_success" for outcome in outcomes) else 1
+
+
+def _intended_status(records: Sequence[RunRecord]) -> int:
+    stray = [record for record in records if record.as_intended is False]
+    for record in stray:
+        wanted = record.intended
+        assert wanted is not None
+        _err.print(
+            escape(f"{record.run}: {record.verdict.outcome} {record.verdict.kind or record.verdict.cause or ''}, but its "
+                   f"script says {wanted.outcome} {wanted.kind or ''}: {record.verdict.reason}"),
+            soft_wrap=True,
+        )  # fmt: skip
+    said = [record for record in records if record.as_intended is not None]
+    _err.print(f"{len(said) - len(stray)} of {len(said)} runs are what their scripts say they must be")
+    return 0 if said and not stray else 1
+
+
+def _machines_at_once() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0))))
+
+
+def _warn_of_leftovers(providers: Any) -> None:
+    left = [item for each in providers for item in each.leftovers() if not item.alive]
+    if left:
+        _err.print(f"{len(left)} machines of dead runners are left; `legacyproof machines reap` removes them")
+
+
+def _refuse(message: str) -> NoReturn:
+    _err.print(escape(message), soft_wrap=True)
+    sys.exit(2)
+
+
+def main() -> None:
+    """The entry point: users' mistakes are told in words, with status 2."""
+    try:
+        app()
+    except (Refused, ContractError, AgentSpecError, StoreError, LookupError) as error:
+        _refuse(str(error))
+    except MachineError as error:
+        _err.print(escape(str(error)), soft_wrap=True)
+        sys.exit(3)

@@ -1,0 +1,1 @@
+"""The screen and input of a machine, and the flight recorder."""

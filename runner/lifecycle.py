@@ -1,0 +1,354 @@
+"""The life of one run, top to bottom: contract → checkpoint → machine → snapshots → changes → ledger → verdict → record.
+
+Whatever happens, a run ends with a record: faults of the house, the contract or a provider make it unscored, with their cause, and
+never count against the agent.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from contracts.load import ContractError, LoadedContract
+from contracts.schema import TaskContract
+from prompts.render import Condition, PromptError, find_prompt, render
+from runner import capture
+from runner.agents.base import AgentTask, Happening, PlannedAgent, Supervised, supervise
+from runner.display.errors import DisplayError
+from runner.display.events import typed_text
+from runner.display.recorder import FlightRecorder
+from runner.guests.base import GuestLost, Unreadable
+from runner.guests.windows import windows
+from runner.machines.base import Freshness, Machine, MachineError, MachineProvider, SetupError, Tag
+from runner.machines.images import find_image
+from runner.record import (
+    AgentRef,
+    ContractRef,
+    Frame,
+    Recording,
+    RunRecord,
+    SnapshotRef,
+    TimelineEntry,
+    TypedText,
+    VerdictPart,
+)
+from runner.store import Campaign, blot_out, blotted
+from validators.changes import ContractFault
+from validators.require import unmet
+from validators.serialise import verdict_data
+from validators.snapshot import Snapshot, compare
+from validators.verdict import Claim, UnscoredCause, Verdict, judge, unscored
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """One run that is to be made: which agent on which contract under which prompt condition."""
+
+    contract: LoadedContract
+    agent: PlannedAgent
+    condition: Condition
+    trial: int = 1
+    attempt: int = 1
+
+
+class _Precondition(Exception):
+    """What the contract requires of the initial state does not hold."""
+
+
+class _AgentInfrastructure(Exception):
+    """What the agent needs was out."""
+
+
+class _Cancelled(Exception):
+    """A person stopped the run."""
+
+
+@dataclass
+class _Draft:
+    """What is known of a run so far; a record can be made of it at any moment."""
+
+    plan: RunPlan
+    run: str
+    provider: str
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    timings: dict[str, float] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    freshness: Freshness | None = None
+    prompt: str = ""
+    supervised: Supervised | None = None
+    before: SnapshotRef | None = None
+    after: SnapshotRef | None = None
+    recording: Recording = field(default_factory=Recording)
+
+    @contextmanager
+    def phase(self, name: str, progress: Callable[[str], None]) -> Iterator[None]:
+        progress(name)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timings[name] = self.timings.get(name, 0.0) + time.monotonic() - begun
+
+
+def run_once(
+    plan: RunPlan,
+    campaign: Campaign,
+    provider: MachineProvider,
+    *,
+    earlier: dict[str, Snapshot],
+    cancelled: threading.Event,
+    progress: Callable[[str], None],
+) -> RunRecord:
+    """Makes one run, from a fresh machine to its record.
+
+    Args:
+        plan: What to run.
+        campaign: Where evidence and record are kept.
+        provider: Makes the machine.
+        earlier: Before-snapshots by checkpoint, shared by the runs of a campaign: later clones read only what differs.
+        cancelled: Set when a person wants to stop.
+        progress: Told the phase that begins.
+
+    Returns:
+        The record, as it was stored.
+    """
+    contract = plan.contract.contract
+    draft = _Draft(plan, _run_id(plan), "")
+    scratch = campaign.begin(draft.run)
+    try:
+        verdict = _judged(draft, contract, campaign, provider, scratch, earlier, cancelled, progress)
+    except _Cancelled:
+        verdict = unscored(UnscoredCause.CANCELLED, "The run was cancelled by a person.")
+    except _Precondition as error:
+        verdict = unscored(UnscoredCause.PRECONDITION, f"The initial state is not as the contract requires: {error}.")
+    except _AgentInfrastructure as error:
+        verdict = unscored(UnscoredCause.AGENT_INFRASTRUCTURE, f"What the agent needs was out: {error}.")
+    except (ContractFault, SetupError, PromptError, ContractError, LookupError) as error:
+        verdict = unscored(UnscoredCause.CONTRACT, f"The contract cannot be applied: {error}.")
+    except Unreadable as error:
+        verdict = unscored(UnscoredCause.UNREADABLE, f"A state that the contract needs could not be read: {error}.")
+    except (MachineError, GuestLost, DisplayError) as error:
+        verdict = unscored(UnscoredCause.MACHINE, f"The machine failed: {error}.")
+    record = _record(draft, campaign, verdict)
+    campaign.finish(record, scratch)
+    return record
+
+
+def _judged(
+    draft: _Draft,
+    contract: TaskContract,
+    campaign: Campaign,
+    provider: MachineProvider,
+    scratch: Path,
+    earlier: dict[str, Snapshot],
+    cancelled: threading.Event,
+    progress: Callable[[str], None],
+) -> Verdict:
+    def go_on() -> None:
+        if cancelled.is_set():
+            raise _Cancelled
+
+    go_on()
+    draft.prompt = _prompt(draft.plan)
+    image = find_image(contract.image)
+    draft.provider = image.manifest.provider
+    folder = draft.plan.contract.path.parent if draft.plan.contract.path else Path.cwd()
+    with draft.phase("prepare", progress):
+        checkpoint = provider.prepare(image, contract.initial_state.setup, folder=folder)
+    with draft.phase("clone", progress):
+        machine = checkpoint.clone(Tag(campaign.name, draft.run), scratch=scratch)
+    try:
+        go_on()
+        draft.freshness = machine.freshness
+        with draft.phase("start", progress):
+            machine.start(contract.initial_state.start)
+            capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
+        with draft.phase("before", progress):
+            key = f"{checkpoint.digest} {contract.id}"
+            before = capture.take(machine.guest, contract.observe, earlier=earlier.get(key))
+            earlier.setdefault(key, before)
+            draft.before = campaign.keep_snapshot(before, settled=True)
+        if problems := unmet(contract.initial_state.require, before, contract.observe):
+            raise _Precondition("; ".join(problems))
+        go_on()
+        started = _guest_now(machine)
+        with draft.phase("agent", progress):
+            draft.supervised = _let_work(draft, contract, machine, campaign, scratch, cancelled)
+        ended = _guest_now(machine)
+        with draft.phase("settle", progress):
+            settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
+        with draft.phase("after", progress):
+            after = capture.take(machine.guest, contract.observe, earlier=before)
+            after = capture.contents_of_changed(machine.guest, contract, before, after)
+            draft.after = campaign.keep_snapshot(after, settled=settled)
+    finally:
+        with draft.phase("discard", progress):
+            _discard(machine, draft)
+    go_on()
+    if draft.supervised.infrastructure is not None:
+        raise _AgentInfrastructure(draft.supervised.infrastructure)
+    report = draft.supervised.report
+    with draft.phase("verdict", progress):
+        comparisons = compare(contract.observe, before, after)
+        return judge(
+            contract,
+            comparisons,
+            claim=Claim(report.status),
+            returned=report.returned,
+            started=started,
+            ended=ended,
+        )
+
+
+def _let_work(
+    draft: _Draft,
+    contract: TaskContract,
+    machine: Machine,
+    campaign: Campaign,
+    scratch: Path,
+    cancelled: threading.Event,
+) -> Supervised:
+    """Lets the agent work on the machine through the flight recorder, and cuts it off."""
+    log = scratch / "input.jsonl"
+    recorder = FlightRecorder(
+        machine.display, log_path=log, password=secrets.token_urlsafe(6)[:8], secrets=contract.secrets
+    )
+    folder = scratch / "agent"
+    folder.mkdir()
+    timeout = contract.limits.timeout
+    try:
+        address = recorder.start()
+        task = AgentTask(
+            contract=contract.id,
+            instruction=contract.instruction,
+            prompt=draft.prompt,
+            parameters=contract.parameter_values,
+            response_schema=contract.returns.schema_ if contract.returns else None,
+            display=address,
+            timeout=timeout,
+            deadline=time.monotonic() + timeout,
+            folder=folder,
+            windows=lambda: windows(machine.guest),
+            cancelled=cancelled,
+        )
+        supervised = supervise(draft.plan.agent.agent, task, cut=recorder.cut)
+    finally:
+        recorder.stop()
+        draft.recording = _recording(recorder, log, campaign)
+    if recorder.upstream_lost is not None:
+        raise MachineError(f"its display was lost: {recorder.upstream_lost}")
+    if supervised.still_running:
+        draft.faults.append("the agent did not stop at its deadline; it was cut off from the display")
+    return supervised
+
+
+def _recording(recorder: FlightRecorder, log: Path, campaign: Campaign) -> Recording:
+    events = recorder.events
+    return Recording(
+        events=campaign.keep(log.read_bytes()) if log.is_file() else None,
+        keys=sum(event.kind == "key" and bool(event.down) for event in events),
+        pointer=sum(event.kind == "pointer" for event in events),
+        typed=[TypedText(start=start, end=end, text=text) for start, end, text in typed_text(events)],
+        frames=[Frame(t=frame.t, image=campaign.keep(frame.png), reason=frame.reason) for frame in recorder.frames()],
+    )
+
+
+def _guest_now(machine: Machine) -> datetime:
+    """The moment by the guest's clock, in the guest's zone."""
+    fresh = machine.freshness
+    zone = timezone(timedelta(seconds=fresh.utc_offset))
+    return (datetime.now(UTC) + timedelta(seconds=fresh.clock_offset)).astimezone(zone)
+
+
+def _discard(machine: Machine, draft: _Draft) -> None:
+    try:
+        machine.discard()
+    except MachineError as error:
+        draft.faults.append(f"the machine was not removed and is quarantined: {error}")
+
+
+def _prompt(plan: RunPlan) -> str:
+    contract = plan.contract.contract
+    if plan.condition == "instruction":
+        return contract.instruction
+    application = contract.id.partition(".")[0]
+    return render(find_prompt(contract.id, application, plan.condition), contract.parameter_values)
+
+
+def _run_id(plan: RunPlan) -> str:
+    agent = re.sub(r"[^a-z0-9]+", "-", plan.agent.agent.name.lower()).strip("-")[:60] or "agent"
+    return f"{plan.contract.contract.id}.{agent}.{plan.condition}.{plan.trial}-{secrets.token_hex(3)}"
+
+
+def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
+    loaded, contract = draft.plan.contract, draft.plan.contract.contract
+    hidden = contract.secrets
+    shown = {
+        name: blotted(value if not isinstance(value, _PLAIN) else value, hidden)
+        if isinstance(value, _PLAIN)
+        else str(value)
+        for name, value in contract.parameter_values.items()
+    }
+    report = draft.supervised.report if draft.supervised else None
+    source = blot_out(loaded.source.decode("utf-8", "replace"), hidden).encode()
+    return RunRecord(
+        run=draft.run,
+        campaign=campaign.name,
+        trial=draft.plan.trial,
+        attempt=draft.plan.attempt,
+        contract=ContractRef(
+            id=contract.id,
+            title=contract.title,
+            sha256=loaded.sha256,
+            source=campaign.keep(source),
+            parameters=shown,
+            state_changing=contract.state_changing,
+            application=contract.application,
+            domain=contract.domain,
+            instruction=blot_out(contract.instruction, hidden),
+            goal=blot_out(contract.goal_state.summary, hidden),
+        ),
+        agent=AgentRef(
+            spec=draft.plan.agent.spec,
+            name=draft.plan.agent.agent.name,
+            prompt=draft.plan.condition,
+            prompt_text=campaign.keep(blot_out(draft.prompt, hidden).encode()),
+            status=report.status if report else "not_run",
+            message=blot_out(report.message, hidden) if report else "",
+            returned=blotted(report.returned, hidden) if report else None,
+            usage=dict(report.usage) if report else {},
+            timeline=[_entry(happening, hidden, campaign) for happening in (report.timeline if report else ())],
+        ),
+        image=contract.image,
+        provider=draft.provider or "none",
+        freshness=draft.freshness.as_dict() if draft.freshness else None,
+        started=draft.started,
+        ended=datetime.now(UTC),
+        timings={name: round(seconds, 4) for name, seconds in draft.timings.items()},
+        before=draft.before,
+        after=draft.after,
+        recording=draft.recording,
+        verdict=VerdictPart.model_validate(blotted(verdict_data(verdict), hidden)),
+        intended=draft.plan.agent.intended,
+        faults=[blot_out(fault, hidden) for fault in draft.faults],
+    )
+
+
+_PLAIN = (str, bool, int, list)
+
+
+def _entry(happening: Happening, hidden: tuple[str, ...], campaign: Campaign) -> TimelineEntry:
+    picture: Any = happening.screenshot
+    return TimelineEntry(
+        t=float(happening.t),
+        text=blot_out(str(happening.text)[:2000], hidden),
+        screenshot=campaign.keep(picture) if isinstance(picture, bytes) else None,
+    )

@@ -1,0 +1,1 @@
+"""Makers of machines: fresh, disposable Windows computers."""

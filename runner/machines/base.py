@@ -1,0 +1,188 @@
+"""What a machine and a maker of machines are; the errors by meaning; how providers are found."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from contracts.schema import SetupStep, StartProgram
+    from runner.display.rfb import DisplayAddress
+    from runner.guests.base import Guest
+    from runner.machines.images import Image
+
+
+class MachineError(Exception):
+    """A machine could not be made, or broke: a fault of the house, never of the agent (unscored: machine)."""
+
+
+class SetupError(Exception):
+    """The contract's set-up cannot be done on the image (unscored: contract)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Whose a machine is; everything a machine consists of carries it, and only tagged things are ever cleaned up."""
+
+    campaign: str
+    run: str
+
+    def __post_init__(self) -> None:
+        for value in (self.campaign, self.run):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", value):
+                raise ValueError(f"not fit for a tag: {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """The proof that a machine is new: made once it can be used, kept in the run record.
+
+    Attributes:
+        base: SHA-256 of the sealed base the machine was made from, as checked when it was made.
+        layers: SHA-256 of each layer above the base (the contract's set-up), bottom first.
+        nonce: A random text planted in this clone and read back through the guest.
+        boot: What tells this start from every other one.
+        clock_offset: Guest clock minus host clock, in seconds.
+        utc_offset: The guest's zone: local time minus UTC, in seconds.
+    """
+
+    base: str
+    layers: tuple[str, ...]
+    nonce: str
+    boot: str
+    clock_offset: float
+    utc_offset: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data for the run record."""
+        return asdict(self) | {"layers": list(self.layers)}
+
+
+@runtime_checkable
+class Machine(Protocol):
+    """One fresh, disposable Windows computer."""
+
+    id: str
+    tag: Tag
+    timings: dict[str, float]
+
+    @property
+    def guest(self) -> Guest:
+        """The way into it."""
+
+    @property
+    def display(self) -> DisplayAddress:
+        """Its screen and input."""
+
+    @property
+    def freshness(self) -> Freshness:
+        """The proof that it is fresh."""
+
+    def start(self, programs: Sequence[StartProgram]) -> None:
+        """Starts programs and waits for their windows.
+
+        Raises:
+            SetupError: The image knows no such program.
+            MachineError: A window did not appear in time.
+        """
+
+    def discard(self) -> None:
+        """Removes it with everything that belongs to it; safe to call twice.
+
+        Raises:
+            MachineError: Something could not be removed; it stays listed for ``machines reap``.
+        """
+
+
+@runtime_checkable
+class Checkpoint(Protocol):
+    """An image with one contract's set-up done; clones start from it."""
+
+    digest: str
+
+    def clone(self, tag: Tag) -> Machine:
+        """Makes a fresh machine.
+
+        Raises:
+            MachineError: It could not be made, or its freshness not proven.
+        """
+
+
+@runtime_checkable
+class MachineProvider(Protocol):
+    """Makes machines of one kind."""
+
+    def prepare(self, image: Image, setup: Sequence[SetupStep], *, folder: Path) -> Checkpoint:
+        """Brings an image to the state in which a contract's runs begin; cached by content.
+
+        Args:
+            image: The image.
+            setup: The contract's set-up steps.
+            folder: Where files named by the steps lie (the contract's folder).
+
+        Raises:
+            MachineError: The image cannot be built or is damaged.
+            SetupError: A step failed.
+        """
+
+    def leftovers(self) -> Sequence[Leftover]:
+        """What dead runners left behind, and what living ones use, by our tag."""
+
+    def reap(self, leftover: Leftover) -> None:
+        """Removes one leftover of a dead runner.
+
+        Raises:
+            MachineError: It could not be removed.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A machine that is there: in use by a living runner, or left by a dead one."""
+
+    provider: str
+    machine: str
+    campaign: str
+    run: str
+    runner_pid: int
+    alive: bool
+    folder: Path
+
+
+def home() -> Path:
+    """Where images, checkpoints and machines are kept: ``$LEGACYPROOF_HOME`` or the user's cache folder."""
+    configured = os.environ.get("LEGACYPROOF_HOME")
+    if configured:
+        return Path(configured).absolute()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "legacyproof"
+
+
+def provider(name: str) -> MachineProvider:
+    """The machine provider of that name: one of the house, or a plug-in (entry point group ``legacyproof.machines``).
+
+    Raises:
+        MachineError: There is none, or the plug-in does not have the methods of a provider.
+    """
+    if name == "wine":
+        from runner.machines.wine import WineProvider  # noqa: PLC0415 - loaded only when used
+
+        return WineProvider()
+    found = {point.name: point for point in entry_points(group="legacyproof.machines")}
+    if name not in found:
+        known = ", ".join(sorted({"wine", *found}))
+        raise MachineError(f"unknown machine provider {name!r}; known: {known}")
+    made = found[name].load()()
+    if not isinstance(made, MachineProvider):
+        raise MachineError(f"plug-in {name!r} is no machine provider: prepare, leftovers and reap are needed")
+    return made
+
+
+def known(mapping: Mapping[str, object]) -> str:
+    """The names in a mapping, for an error message."""
+    return ", ".join(sorted(mapping)) or "none"

@@ -1,0 +1,111 @@
+"""Images: the manifests in ``vm_images/`` that say what a base machine is made of, and their fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictInt, StringConstraints
+
+from contracts.load import read_model
+from contracts.schema import Model, Name, Text, WindowsPath
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "vm_images"
+"""The images of the house; ``$LEGACYPROOF_IMAGES`` names further folders, looked at first."""
+
+RelativePath = Annotated[
+    str,
+    StringConstraints(
+        strict=True, pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*$", max_length=500
+    ),
+]
+
+
+class DisplaySize(Model):
+    """The screen, in pixels."""
+
+    width: Annotated[StrictInt, Field(ge=640, le=4096)] = 1024
+    height: Annotated[StrictInt, Field(ge=480, le=4096)] = 768
+
+
+class Program(Model):
+    """A program that the image holds, and how it is started."""
+
+    recipe: RelativePath | None = None
+    """A folder beside the manifest with a ``Makefile`` that builds it and, if need be, a ``seed.py`` that writes its data."""
+    executable: RelativePath | None = None
+    """What the recipe builds, relative to its folder."""
+    to: WindowsPath | None = None
+    """Where the executable and the data are put."""
+    start: WindowsPath
+    arguments: list[Text] = Field(default_factory=list)
+    window: Text | None = None
+    """Title of the window that shows it is ready; none: it counts as ready once started."""
+
+
+class ImageManifest(Model):
+    """What a base machine is made of."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    name: Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9]+(?:[.-][a-z0-9]+)*$", max_length=100)]
+    provider: Name
+    summary: Text
+    display: DisplaySize = DisplaySize()
+    timezone: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_+/-]{1,60}$")] = "Europe/Berlin"
+    programs: dict[Name, Program] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A manifest and where it lies."""
+
+    manifest: ImageManifest
+    path: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder that the manifest's relative paths start from."""
+        return self.path.parent
+
+    def fingerprint(self, *extra: str) -> str:
+        """SHA-256, in hexadecimal, of the manifest, of every source file that it names, and of ``extra``.
+
+        What a recipe builds (folders named ``build``) does not count, only what it is built from.
+        """
+        digest = hashlib.sha256()
+        recipes = sorted({p.recipe for p in self.manifest.programs.values() if p.recipe})
+        files = [self.path, *(file for recipe in recipes for file in sources(self.folder / recipe))]
+        for file in files:
+            digest.update(f"{file.relative_to(self.folder)}\0{file.stat().st_size}\0".encode())
+            digest.update(file.read_bytes())
+        for text in extra:
+            digest.update(f"\0{text}".encode())
+        return digest.hexdigest()
+
+
+def sources(folder: Path) -> list[Path]:
+    """The files a recipe folder consists of, in a fixed order, without what it builds."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not {"build", "__pycache__"} & set(file.relative_to(folder).parts)
+    )
+
+
+def find_image(name: str) -> Image:
+    """The image of that name.
+
+    Raises:
+        LookupError: There is no such manifest; the message lists those there are.
+        contracts.load.ContractError: The manifest is not valid.
+    """
+    folders = [Path(part) for part in os.environ.get("LEGACYPROOF_IMAGES", "").split(os.pathsep) if part] + [FOLDER]
+    for folder in folders:
+        path = folder / f"{name}.yaml"
+        if path.is_file():
+            return Image(read_model(path, ImageManifest), path)
+    there = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
+    raise LookupError(f"there is no image {name!r}; there are: {', '.join(there) or 'none'}")

@@ -1,0 +1,413 @@
+"""The embedded machine: a Wine drive as a disposable Windows computer, without hypervisor or network.
+
+Base (built once per image, sealed) → layer (a contract's set-up, done once, sealed) → clone (an overlay, or a copy where overlays
+do not work) → machine: its own namespaces, its own X server with VNC, its own wineserver. What belongs to a machine lies in
+one folder that names its tag and is locked by the runner; when the lock is free, the runner is dead and the folder is a
+leftover.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path, PureWindowsPath
+from typing import IO, TYPE_CHECKING
+
+from contracts.schema import CopyIn, SetupStep, StartProgram
+from runner.guests.base import GuestLost, GuestNotFound, Unreadable
+from runner.guests.windows import wait_for_window
+from runner.guests.wine import WineGuest
+from runner.machines import wine_base
+from runner.machines.base import Freshness, Leftover, MachineError, SetupError, Tag, home
+from runner.machines.images import Image
+from runner.machines.sandbox import Overlay, Sandbox, overlay_works
+from runner.machines.xserver import XServer
+
+if TYPE_CHECKING:
+    from runner.display.handshake import DisplayAddress
+
+_NONCE = PureWindowsPath(r"C:\legacyproof\nonce.txt")
+_FILETIME_EPOCH = 11_644_473_600
+"""Seconds from 1601, where Windows' clock begins, to 1970."""
+_MAX_CLOCK_OFFSET = 5.0
+"""Seconds between guest and host beyond which a machine is not used: its dates would be wrong."""
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+class WineProvider:
+    """Makes embedded machines (see :class:`runner.machines.base.MachineProvider`)."""
+
+    def __init__(self, say: object = None) -> None:
+        self._say = say if callable(say) else _say_nothing
+
+    def prepare(self, image: Image, setup: Sequence[SetupStep], *, folder: Path) -> WineCheckpoint:
+        """See :meth:`MachineProvider.prepare`."""
+        for needed in ("bwrap", "Xtigervnc", "unshare"):
+            if shutil.which(needed) is None:
+                raise MachineError(f"{needed} is not installed; `make setup` installs what is needed")
+        prefix, seal = wine_base.build(image, say=self._say)
+        base = WineCheckpoint(image, prefix, seal.contents, ())
+        return _with_setup(base, setup, folder) if setup else base
+
+    def leftovers(self) -> list[Leftover]:
+        """See :meth:`MachineProvider.leftovers`."""
+        found = []
+        for folder in sorted((home() / "machines").glob("*")):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                about = json.loads((folder / "machine.json").read_text())
+                found.append(
+                    Leftover(
+                        "wine", folder.name, str(about["campaign"]), str(about["run"]), int(about["runner"]),
+                        _is_locked(folder / "lock"), folder,
+                    )
+                )  # fmt: skip
+        return found
+
+    def reap(self, leftover: Leftover) -> None:
+        """See :meth:`MachineProvider.reap`. Processes are found by the machine's own folder on their command lines."""
+        lock = _lock(leftover.folder / "lock")
+        if lock is None:
+            raise MachineError(f"{leftover.machine} is in use by the runner {leftover.runner_pid}")
+        with lock:
+            for pid in _processes_of(leftover.folder):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            deadline = time.monotonic() + 10
+            while _processes_of(leftover.folder) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            about = json.loads((leftover.folder / "machine.json").read_text())
+            scratch = about.get("scratch")
+            if isinstance(scratch, str) and (Path(scratch) / ".legacyproof-unfinished").is_file():
+                _remove(Path(scratch))
+            _remove(leftover.folder)
+
+
+@lru_cache(maxsize=8)
+def _overlays(folder: Path) -> bool:
+    choice = os.environ.get("LEGACYPROOF_CLONE", "auto")
+    if choice not in {"auto", "overlay", "copy"}:
+        raise MachineError(f"LEGACYPROOF_CLONE is {choice!r}; it can be auto, overlay or copy")
+    if choice == "copy":
+        return False
+    works = overlay_works(folder)
+    if choice == "overlay" and not works:
+        raise MachineError("LEGACYPROOF_CLONE=overlay, but this host cannot mount one there")
+    return works
+
+
+class WineCheckpoint:
+    """A base with the layers of a contract's set-up (see :class:`runner.machines.base.Checkpoint`)."""
+
+    def __init__(self, image: Image, prefix: Path, base: str, layers: tuple[tuple[Path, str], ...]) -> None:
+        self.image = image
+        self.prefix = prefix
+        self.base = base
+        self.layers = layers
+        self.digest = hashlib.sha256("\n".join([base, *(digest for _, digest in layers)]).encode()).hexdigest()
+
+    def verify(self) -> None:
+        """Checks that base and layers still are what was sealed.
+
+        Raises:
+            MachineError: One is missing or was changed.
+        """
+        if wine_base.checked_seal(self.prefix, self.prefix.parent / "seal.json").contents != self.base:
+            raise MachineError(f"{self.prefix} is no longer the base that this checkpoint was made from")
+        for layer, digest in self.layers:
+            if wine_base.checked_seal(layer, layer.parent / "seal.json").contents != digest:
+                raise MachineError(f"{layer} is no longer the set-up that this checkpoint was made from")
+
+    def clone(self, tag: Tag, *, scratch: Path | None = None) -> WineMachine:
+        """See :meth:`Checkpoint.clone`.
+
+        Args:
+            tag: Whose the machine is.
+            scratch: The run's unfinished folder, removed with the machine if the runner dies.
+        """
+        self.verify()
+        machine = WineMachine(self, tag, scratch=scratch)
+        try:
+            machine.boot()
+        except BaseException:
+            machine.discard()
+            raise
+        return machine
+
+
+class WineMachine:
+    """One embedded machine (see :class:`runner.machines.base.Machine`)."""
+
+    def __init__(self, checkpoint: WineCheckpoint, tag: Tag, *, scratch: Path | None = None) -> None:
+        self.id = f"wine-{secrets.token_hex(6)}"
+        self.tag = tag
+        self.timings: dict[str, float] = {}
+        self.folder = home() / "machines" / self.id
+        self._checkpoint = checkpoint
+        self._image = checkpoint.image
+        self._sandbox: Sandbox | None = None
+        self._screen: XServer | None = None
+        self._guest: WineGuest | None = None
+        self._freshness: Freshness | None = None
+        self.folder.mkdir(parents=True)
+        held = _lock(self.folder / "lock")
+        if held is None:
+            raise MachineError(f"{self.folder} is in use")
+        self._held: IO[str] = held
+        about = {
+            "tag": "legacyproof", "campaign": tag.campaign, "run": tag.run, "runner": os.getpid(),
+            "scratch": None if scratch is None else str(scratch.absolute()),
+        }  # fmt: skip
+        (self.folder / "machine.json").write_text(json.dumps(about) + "\n")
+
+    @property
+    def guest(self) -> WineGuest:
+        """The way into it."""
+        if self._guest is None:
+            raise MachineError("the machine is not running")
+        return self._guest
+
+    @property
+    def display(self) -> DisplayAddress:
+        """Its screen and input."""
+        if self._screen is None:
+            raise MachineError("the machine is not running")
+        return self._screen.address
+
+    @property
+    def freshness(self) -> Freshness:
+        """The proof that it is fresh."""
+        if self._freshness is None:
+            raise MachineError("the machine is not running")
+        return self._freshness
+
+    def _drive(self) -> Overlay | Path:
+        layers = (*(layer for layer, _ in reversed(self._checkpoint.layers)), self._checkpoint.prefix)
+        if _overlays(self.folder.parent):
+            paths = [self.folder / name for name in ("upper", "work", "drive")]
+            for path in paths:
+                path.mkdir()
+            return Overlay(layers, *paths)
+        drive = self.folder / "drive"
+        # The set-up's layer holds a whole drive where clones are copies (see _with_setup).
+        done = subprocess.run(
+            ["cp", "-a", "--reflink=auto", layers[0], drive], capture_output=True, text=True, check=False, timeout=600
+        )
+        if done.returncode != 0:
+            raise MachineError(f"the drive could not be copied: {done.stderr.strip()[-500:]}")
+        return drive
+
+    def boot(self) -> None:
+        """Starts it and proves that it is fresh.
+
+        Raises:
+            MachineError: It does not start, or a proof fails.
+        """
+        begun = time.monotonic()
+        size = self._image.manifest.display
+        self._screen = XServer(self.folder / "tmp", size.width, size.height)
+        drive = self._drive()
+        self._sandbox = Sandbox.open(
+            drive,
+            environment=wine_base.environment(self._image) | {"DISPLAY": ":0", "XAUTHORITY": "/tmp/.xauthority"},
+            binds={self._screen.sockets: "/tmp/.X11-unix", self._screen.cookie: "/tmp/.xauthority"},
+            hostname="PRAXIS",
+            log=self.folder / "sandbox.log",
+        )
+        self._screen.wait()
+        self.timings["clone"] = time.monotonic() - begun
+        self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE)
+        try:
+            self._freshness = self._prove()
+        except (Unreadable, GuestNotFound, GuestLost) as error:
+            raise MachineError(f"the machine's freshness could not be proven: {error}") from None
+        self.timings["boot"] = time.monotonic() - begun - self.timings["clone"]
+
+    def _prove(self) -> Freshness:
+        assert self._sandbox is not None
+        nonce = secrets.token_hex(16)
+        self.guest.write(_NONCE, nonce.encode())
+        answer = self.guest.probe("read", str(_NONCE), timeout=60.0)
+        if answer.data != nonce.encode():
+            raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
+        before = time.time()
+        header = self.guest.probe("version").header
+        guest_time = header.time / 10_000_000 - _FILETIME_EPOCH
+        offset = guest_time - (before + time.time()) / 2
+        if abs(offset) > _MAX_CLOCK_OFFSET:
+            raise MachineError(f"the machine's clock is {offset:.1f} s off")
+        return Freshness(
+            base=self._checkpoint.base,
+            layers=tuple(digest for _, digest in self._checkpoint.layers),
+            nonce=nonce,
+            boot=self._sandbox.boot,
+            clock_offset=round(offset, 3),
+            utc_offset=-header.tz_bias_min * 60,
+        )
+
+    def start(self, programs: Sequence[StartProgram]) -> None:
+        """See :meth:`Machine.start`."""
+        begun = time.monotonic()
+        for wanted in programs:
+            program = self._image.manifest.programs.get(wanted.program)
+            if program is None:
+                there = ", ".join(sorted(self._image.manifest.programs)) or "none"
+                raise SetupError(
+                    f"the image {self._image.manifest.name} has no program {wanted.program!r}; it has: {there}"
+                )
+            try:
+                self.guest.start([program.start, *program.arguments], cwd=PureWindowsPath(program.start).parent)
+                window = wanted.window if wanted.window is not None else program.window
+                if window is not None:
+                    wait_for_window(self.guest, window, timeout=wanted.timeout)
+            except (Unreadable, GuestLost, TimeoutError) as error:
+                raise MachineError(f"{wanted.program} did not start: {error}") from None
+        self.timings["start"] = time.monotonic() - begun
+
+    def settle_to_disk(self) -> None:
+        """Stops every Windows program and has the registry written; for set-up only.
+
+        Raises:
+            MachineError: It did not end in time.
+        """
+        assert self._sandbox is not None
+        try:
+            self._sandbox.run([str(wine_base.WINESERVER), "-k"], timeout=30)
+            self._sandbox.run([str(wine_base.WINESERVER), "-w"], timeout=60)
+        except (TimeoutError, Unreadable, GuestLost) as error:
+            raise MachineError(f"the machine could not be shut down: {error}") from None
+
+    def discard(self) -> None:
+        """See :meth:`Machine.discard`."""
+        begun = time.monotonic()
+        if self._guest is not None:
+            self._guest.close()
+        if self._sandbox is not None:
+            self._sandbox.kill()
+        if self._screen is not None:
+            self._screen.kill()
+        if self.folder.exists():
+            _remove(self.folder)
+        self._held.close()
+        self.timings["discard"] = time.monotonic() - begun
+
+
+def _with_setup(base: WineCheckpoint, setup: Sequence[SetupStep], folder: Path) -> WineCheckpoint:
+    """The checkpoint above ``base`` with the steps done: from the cache, or made now on a machine of its own."""
+    copies = _copies(setup, folder)
+    mode = "overlay" if _overlays(_machines()) else "copy"
+    digest = hashlib.sha256(f"{base.digest} {mode}".encode())
+    for step, data in zip(setup, copies, strict=True):
+        digest.update(step.model_dump_json(by_alias=True).encode() + b"\0" + hashlib.sha256(data).digest())
+    kept = home() / "checkpoints" / digest.hexdigest()[:32]
+    with wine_base.locked(kept.with_suffix(".lock")):
+        if not kept.is_dir():
+            unfinished = kept.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            machine = base.clone(Tag("set-up", digest.hexdigest()[:32]))
+            try:
+                for step, data in zip(setup, copies, strict=True):
+                    _do(machine.guest, step, data)
+                machine.settle_to_disk()
+                made = machine.folder / ("upper" if mode == "overlay" else "drive")
+                made.rename(unfinished / "layer")
+            finally:
+                machine.discard()
+            wine_base.seal(unfinished / "layer", unfinished / "seal.json", about={"base": base.digest})
+            unfinished.rename(kept)
+        seal = wine_base.checked_seal(kept / "layer", kept / "seal.json")
+    return WineCheckpoint(base.image, base.prefix, base.base, ((kept / "layer", seal.contents),))
+
+
+def _copies(setup: Sequence[SetupStep], folder: Path) -> list[bytes]:
+    """What each step puts into the guest; empty for steps that run a program."""
+    copies = []
+    for step in setup:
+        if not isinstance(step, CopyIn):
+            copies.append(b"")
+        elif step.text is not None:
+            copies.append(step.text.encode(step.encoding))
+        else:
+            source = (folder / str(step.copy_)).resolve()
+            if not source.is_relative_to(folder.resolve()) or not source.is_file():
+                raise SetupError(f"set-up: {step.copy_!r} is no file within {folder}")
+            copies.append(source.read_bytes())
+    return copies
+
+
+def _do(guest: WineGuest, step: SetupStep, data: bytes) -> None:
+    try:
+        if isinstance(step, CopyIn):
+            guest.write(PureWindowsPath(step.to), data)
+            return
+        done = guest.run(step.run, timeout=step.timeout)
+    except (Unreadable, TimeoutError) as error:
+        raise SetupError(f"set-up: {error}") from None
+    if done.status != 0:
+        raise SetupError(f"set-up: {step.run[0]} ended with status {done.status}")
+
+
+def _machines() -> Path:
+    folder = home() / "machines"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _lock(path: Path) -> IO[str] | None:
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def _is_locked(path: Path) -> bool:
+    held = _lock(path)
+    if held is None:
+        return True
+    held.close()
+    return False
+
+
+def _processes_of(folder: Path) -> list[int]:
+    """Processes whose command line names the machine's folder: only ours do, since its name is random."""
+    wanted = os.fsencode(folder)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+    return found
+
+
+def _remove(folder: Path) -> None:
+    """Removes a folder; an overlay's own work folder is not readable for those who are not root, until told so."""
+    with contextlib.suppress(OSError):
+        (folder / "work" / "work").chmod(0o700)
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise MachineError(
+            f"{folder} could not be removed ({error}); `legacyproof machines reap` tries again"
+        ) from None
+
+
+if sys.platform != "linux":
+    raise MachineError("the embedded machine needs Linux")

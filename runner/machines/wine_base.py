@@ -1,0 +1,262 @@
+"""The embedded machine's base: a Wine drive built once per image, sealed, and never written again.
+
+A base lies in the cache under the fingerprint of everything that goes into it: manifest, recipes, probe, Wine's version, and
+this module's own recipe number. Its seal records a hash of all contents and a hash of what the file system says about each
+file (inode, size, times); the second is checked before every clone. The kernel sets a file's change time and no program can
+put it back, so an equal second hash means that the contents are still those of the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+
+from runner.machines.base import MachineError, home
+from runner.machines.images import FOLDER, Image, Program, sources
+from runner.machines.sandbox import Sandbox
+
+RECIPE = 1
+"""Raised whenever this module builds bases differently."""
+WINE = Path("/usr/lib/wine/wine64")
+WINESERVER = Path("/usr/lib/wine/wineserver64")
+PROBE = r"C:\legacyproof\lpprobe.exe"
+_FONTS = Path("/usr/share/wine/fonts")
+_SERVICES_OFF = ("PlugPlay", "Spooler", "BITS", "wuauserv", "MSIServer", "FontCache3.0.0.0", "winebus", "nsiproxy")
+
+
+def environment(image: Image) -> dict[str, str]:
+    """The environment of every program in a machine made from the image."""
+    return {
+        "WINEPREFIX": "/prefix",
+        "WINEDEBUG": "-all",
+        "WINEDLLOVERRIDES": "winemenubuilder.exe,mscoree,mshtml=d",
+        "HOME": "/tmp/home",
+        "USER": "praxis",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/bin:/bin",
+        "TZ": image.manifest.timezone,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What a sealed folder holds: ``contents`` for the record, ``stat`` for the quick check."""
+
+    contents: str
+    stat: str
+
+
+def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result, Path]]:
+    for parent, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            path = Path(parent, name)
+            yield str(path.relative_to(folder)), path.lstat(), path
+
+
+def stat_hash(folder: Path) -> str:
+    """Hash of what the file system says about every entry: kind, size, inode, modification and change time."""
+    digest = hashlib.sha256()
+    for name, info, _ in _entries(folder):
+        digest.update(
+            f"{name}\0{info.st_mode}\0{info.st_size}\0{info.st_ino}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode()
+        )
+    return digest.hexdigest()
+
+
+def contents_hash(folder: Path) -> str:
+    """Hash of every entry's name, kind and content."""
+    digest = hashlib.sha256()
+    for name, info, path in _entries(folder):
+        digest.update(f"{name}\0{stat.S_IFMT(info.st_mode)}\0".encode())
+        if stat.S_ISLNK(info.st_mode):
+            digest.update(str(path.readlink()).encode())
+        elif stat.S_ISREG(info.st_mode):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        elif stat.S_ISCHR(info.st_mode):  # a whiteout of an overlay layer
+            digest.update(str(info.st_rdev).encode())
+    return digest.hexdigest()
+
+
+def seal(folder: Path, seal_file: Path, *, about: Mapping[str, str]) -> Seal:
+    """Records what the folder holds now."""
+    made = Seal(contents_hash(folder), stat_hash(folder))
+    written = seal_file.with_suffix(".new")
+    written.write_text(json.dumps({"contents": made.contents, "stat": made.stat, **about}, indent=1) + "\n")
+    written.rename(seal_file)
+    return made
+
+
+def checked_seal(folder: Path, seal_file: Path) -> Seal:
+    """The seal, after checking that the folder still is what was sealed.
+
+    Raises:
+        MachineError: The folder or its seal is missing, or the contents differ; never answered by another base.
+    """
+    try:
+        recorded = json.loads(seal_file.read_text())
+        made = Seal(str(recorded.pop("contents")), str(recorded.pop("stat")))
+    except (OSError, ValueError, KeyError) as error:
+        raise MachineError(
+            f"{folder}: its seal cannot be read ({error}); remove the folder to have it built again"
+        ) from None
+    if not folder.is_dir():
+        raise MachineError(f"{folder} is missing; remove {seal_file.parent} to have it built again")
+    if stat_hash(folder) != made.stat:
+        # A copied or restored cache has other inodes and times; only the contents decide.
+        if contents_hash(folder) != made.contents:
+            raise MachineError(
+                f"{folder} was changed after it was sealed; remove {seal_file.parent} to have it built again"
+            )
+        return seal(folder, seal_file, about=recorded)
+    return made
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock between processes; it goes away with its holder, whatever becomes of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def wine_version() -> str:
+    """What Wine calls itself.
+
+    Raises:
+        MachineError: It is not installed; the message says how to install it.
+    """
+    try:
+        done = subprocess.run([WINE, "--version"], capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MachineError(f"Wine does not run ({error}); `make setup` installs what is needed") from None
+    return done.stdout.strip()
+
+
+def fingerprint(image: Image) -> str:
+    """What the base of an image is kept under."""
+    probe = hashlib.sha256()
+    for file in sources(FOLDER / "probe"):
+        probe.update(file.name.encode() + b"\0" + file.read_bytes())
+    return image.fingerprint(f"recipe {RECIPE}", wine_version(), probe.hexdigest())
+
+
+def _make(folder: Path) -> None:
+    done = subprocess.run(["make", "-s", "-C", folder], capture_output=True, text=True, check=False, timeout=600)
+    if done.returncode != 0:
+        raise MachineError(f"make in {folder} failed: {done.stderr.strip()[-2000:]}")
+
+
+def _on_drive(prefix: Path, path: str) -> Path:
+    return prefix.joinpath("drive_c", *PureWindowsPath(path).parts[1:])
+
+
+def _put_program(prefix: Path, image: Image, program: Program) -> None:
+    if program.recipe is None or program.to is None:
+        return
+    recipe = image.folder / program.recipe
+    target = _on_drive(prefix, program.to)
+    target.mkdir(parents=True, exist_ok=True)
+    if (recipe / "seed.py").is_file():
+        done = subprocess.run(
+            [sys.executable, "seed.py", target], cwd=recipe, capture_output=True, text=True, check=False, timeout=120
+        )
+        if done.returncode != 0:
+            raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
+    if program.executable is not None:
+        _make(recipe)
+        shutil.copy2(recipe / program.executable, target)
+
+
+def _settings(image: Image) -> str:
+    size = image.manifest.display
+    services = "".join(
+        f'[HKEY_LOCAL_MACHINE\\System\\CurrentControlSet\\Services\\{name}]\n"Start"=dword:00000004\n\n'
+        for name in _SERVICES_OFF
+    )
+    return (
+        "REGEDIT4\n\n"
+        # A desktop of its own, so that windows have title bars and stay within the screen.
+        '[HKEY_CURRENT_USER\\Software\\Wine\\Explorer]\n"Desktop"="shell"\n\n'
+        f'[HKEY_CURRENT_USER\\Software\\Wine\\Explorer\\Desktops]\n"shell"="{size.width}x{size.height}"\n\n'
+        # A crashed program ends instead of being held by a debugger's window.
+        '[HKEY_CURRENT_USER\\Software\\Wine\\WineDbg]\n"ShowCrashDialog"=dword:00000000\n\n'
+        f"{services}"
+    )
+
+
+def _wine(sandbox: Sandbox, *argv: str, timeout: float = 180.0) -> None:
+    done = sandbox.run([str(WINE), *argv], timeout=timeout)
+    if done.status != 0:
+        raise MachineError(
+            f"{' '.join(argv)} ended with status {done.status}: {done.stderr[-500:].decode(errors='replace')}"
+        )
+
+
+def build(image: Image, *, say: Callable[[str], None]) -> tuple[Path, Seal]:
+    """The image's base, built if it is not there yet: its drive's folder and its seal.
+
+    Args:
+        image: The image.
+        say: Told what is being done, for a person who waits.
+
+    Raises:
+        MachineError: It could not be built, or the base in the cache is damaged.
+    """
+    key = fingerprint(image)
+    folder = home() / "images" / key[:32]
+    with locked(folder.with_suffix(".lock")):
+        if not folder.is_dir():
+            say(f"building the image {image.manifest.name} (once, about half a minute)")
+            unfinished = folder.with_suffix(".unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            (unfinished / "prefix").mkdir(parents=True)
+            try:
+                _fill(unfinished, image)
+                seal(unfinished / "prefix", unfinished / "seal.json", about={"image": image.manifest.name, "key": key})
+                unfinished.rename(folder)
+            except TimeoutError as error:
+                raise MachineError(f"the image {image.manifest.name} could not be built: {error}") from None
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        return folder / "prefix", checked_seal(folder / "prefix", folder / "seal.json")
+
+
+def _fill(folder: Path, image: Image) -> None:
+    prefix = folder / "prefix"
+    sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=folder / "build.log")
+    try:
+        _wine(sandbox, "wineboot", "--init")
+        fonts = prefix / "drive_c" / "windows" / "Fonts"
+        for font in _FONTS.glob(
+            "*.ttf"
+        ):  # Debian's Wine does not look there by itself: Marlett draws the title buttons
+            shutil.copy2(font, fonts)
+        (prefix / "drive_c" / "settings.reg").write_text(_settings(image))
+        _wine(sandbox, "regedit", "/S", r"C:\settings.reg")
+        (prefix / "drive_c" / "settings.reg").unlink()
+        sandbox.run([str(WINESERVER), "-k"], timeout=30)
+        sandbox.run([str(WINESERVER), "-w"], timeout=60)
+    finally:
+        sandbox.kill()
+    for drive in (prefix / "dosdevices").iterdir():
+        if drive.name.lower() != "c:":
+            drive.unlink()
+    _make(FOLDER / "probe")
+    tools = prefix / "drive_c" / "legacyproof"
+    tools.mkdir()
+    shutil.copy2(FOLDER / "probe" / "build" / "x86_64" / "lpprobe.exe", tools)
+    for program in image.manifest.programs.values():
+        _put_program(prefix, image, program)

@@ -1,0 +1,138 @@
+"""The embedded machine's screen: Xtigervnc, on a private ``/tmp``, serving RFB on a loopback port with a password.
+
+Every machine's X server is display 0: its socket lies in the machine's own folder, so displays cannot collide, and nothing
+stays behind in the host's ``/tmp`` however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from runner.display.handshake import DisplayAddress, answer_challenge, password_bytes
+from runner.machines.base import MachineError
+
+_KEYMAP = Path(__file__).resolve().parent.parent.parent / "vm_images" / "wine" / "xkb"
+_FIXED_KEY = "\x17Rk\x06#NX\x07"
+"""The constant with which every VNC server hides the password in its file (no secret, and no protection)."""
+_COOKIE_FAMILY_ANY = 0xFFFF
+_PORT_TRIES = 8
+
+
+def _cookie_file(path: Path) -> None:
+    """Writes an Xauthority file whose one random cookie fits every display (format: Xau(3))."""
+    fields = (b"", b"", b"MIT-MAGIC-COOKIE-1", secrets.token_bytes(16))
+    path.write_bytes(
+        struct.pack(">H", _COOKIE_FAMILY_ANY) + b"".join(struct.pack(">H", len(field)) + field for field in fields)
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class XServer:
+    """One running X server."""
+
+    def __init__(self, folder: Path, width: int, height: int) -> None:
+        """Starts it; :meth:`wait` tells when it can be used.
+
+        Args:
+            folder: A new folder for its sockets and files: its ``/tmp``.
+            width: Screen width in pixels.
+            height: Screen height in pixels.
+        """
+        self._folder = folder
+        self._size = f"{width}x{height}"
+        self._password = secrets.token_urlsafe(6)[:8]
+        (folder / ".X11-unix").mkdir(parents=True)
+        (folder / ".X11-unix").chmod(0o1777)
+        shutil.copytree(_KEYMAP, folder / "xkb")
+        _cookie_file(self.cookie)
+        (folder / "password").write_bytes(answer_challenge(_FIXED_KEY, password_bytes(self._password)))
+        for file in (self.cookie, folder / "password"):
+            file.chmod(0o600)
+        self._launch()
+
+    @property
+    def cookie(self) -> Path:
+        """The Xauthority file that its clients need."""
+        return self._folder / "cookie"
+
+    @property
+    def sockets(self) -> Path:
+        """The folder with its UNIX socket; shown to clients as ``/tmp/.X11-unix``."""
+        return self._folder / ".X11-unix"
+
+    @property
+    def pid(self) -> int:
+        """The host's number of its outermost process."""
+        return self._process.pid
+
+    @property
+    def address(self) -> DisplayAddress:
+        """Where it serves RFB."""
+        return DisplayAddress("127.0.0.1", self._port, self._password)
+
+    def _launch(self) -> None:
+        self._port = _free_port()
+        self._ready, write_end = os.pipe2(os.O_CLOEXEC)
+        command = [
+            *self._inside("--unshare-pid", "--proc", "/proc"), "Xtigervnc", ":0", "-displayfd", str(write_end), "-nolisten", "tcp", "-nolisten", "local", "-noreset",
+            "-auth", "/tmp/cookie", "-geometry", self._size, "-depth", "24", "-localhost", "-UseIPv6=0",
+            "-rfbport", str(self._port), "-SecurityTypes", "VncAuth", "-PasswordFile", "/tmp/password",
+            "-AlwaysShared", "-AcceptSetDesktopSize=0", "-BlacklistThreshold=1000000", "-desktop", "legacyproof",
+        ]  # fmt: skip
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(write_end,)
+            )
+        os.close(write_end)
+
+    def _inside(self, *more: str) -> list[str]:
+        """The command prefix that gives a program the machine's folder as its ``/tmp``."""
+        return [
+            "bwrap", "--dev-bind", "/", "/", "--bind", str(self._folder), "/tmp", "--die-with-parent", "--new-session",
+            *more, "--",
+        ]  # fmt: skip
+
+    def _load_keymap(self) -> None:
+        """Gives the display keys for umlauts and accented letters (why: see the symbols file)."""
+        command = [*self._inside("--setenv", "XAUTHORITY", "/tmp/cookie"), "xkbcomp", "-w0", "-I/tmp/xkb"]
+        done = subprocess.run(
+            [*command, "/tmp/xkb/keymap", ":0"], capture_output=True, text=True, check=False, timeout=20
+        )
+        if done.returncode != 0:
+            raise MachineError(f"the display's keyboard could not be set: {done.stderr.strip()[-500:]}")
+
+    def wait(self, timeout: float = 20.0) -> None:
+        """Waits until clients can connect.
+
+        Raises:
+            MachineError: It did not start; the message holds the end of its log.
+        """
+        deadline = time.monotonic() + timeout
+        for _ in range(_PORT_TRIES):
+            with os.fdopen(self._ready, "rb") as ready:
+                if ready.readline():  # it writes its display's number, and a newline, once all its sockets listen
+                    self._load_keymap()
+                    return
+            self._process.wait(timeout=max(0.1, deadline - time.monotonic()))
+            if time.monotonic() > deadline:
+                break
+            self._launch()  # another program may have taken the port between choosing and using it
+        said = (self._folder / "log").read_bytes()[-1500:].decode(errors="replace").strip()
+        raise MachineError(f"the X server did not start: {said}")
+
+    def kill(self) -> None:
+        """Ends it; safe to call twice."""
+        self._process.kill()
+        self._process.wait(timeout=20)

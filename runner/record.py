@@ -1,0 +1,265 @@
+"""The run record: one versioned JSON document per run, complete without the runner that wrote it.
+
+A record names its evidence by content hash (see ``runner/store.py``); together they are all that a verdict rests on. Readers
+must accept fields that they do not know; writers raise :data:`VERSION` when a field changes its meaning.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+VERSION = 1
+
+OutcomeName = Literal["valid_success", "invalid_success", "valid_failure", "invalid_failure", "unscored"]
+Sha256 = str
+"""A blob's name: SHA-256 of its bytes, in hexadecimal."""
+
+
+class Part(BaseModel):
+    """Base of the record's parts."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ContractRef(Part):
+    """The contract as it was used."""
+
+    id: str
+    title: str
+    sha256: Sha256
+    """Of the file's bytes."""
+    source: Sha256
+    """Blob: the file, secret values blotted out."""
+    parameters: dict[str, Any]
+    """Values as used; secret ones as ``•••``."""
+    state_changing: bool
+    application: str
+    domain: str
+    instruction: str
+    goal: str
+
+
+class AgentRef(Part):
+    """The agent and what it said and did."""
+
+    spec: str
+    """As given on the command line, e.g. ``scripted:…/golden.yaml``."""
+    name: str
+    """What tables show: ``scripted golden``."""
+    prompt: Literal["expert", "video", "instruction"]
+    prompt_text: Sha256
+    """Blob: the rendered prompt."""
+    status: Literal["success", "failed", "ui_not_as_expected", "timeout", "error", "not_run"] = "not_run"
+    message: str = ""
+    returned: Any = None
+    usage: dict[str, float] = Field(default_factory=dict)
+    timeline: list[TimelineEntry] = Field(default_factory=list)
+
+
+class TimelineEntry(Part):
+    """One thing an agent did or noticed, by its own account."""
+
+    t: float
+    """Seconds since the agent began."""
+    text: str
+    screenshot: Sha256 | None = None
+
+
+class Frame(Part):
+    """One picture of the film strip."""
+
+    t: float
+    """Seconds since the flight recorder began."""
+    image: Sha256
+    """Blob: PNG."""
+    reason: str = ""
+
+
+class TypedText(Part):
+    """A stretch of text typed, reconstructed from the input log."""
+
+    start: float
+    end: float
+    text: str
+
+
+class Recording(Part):
+    """What the flight recorder kept."""
+
+    events: Sha256 | None = None
+    """Blob: JSON lines, one input event each."""
+    keys: int = 0
+    pointer: int = 0
+    typed: list[TypedText] = Field(default_factory=list)
+    frames: list[Frame] = Field(default_factory=list)
+
+
+class Reading(Part):
+    """One observable in one snapshot."""
+
+    kind: Literal["dbf", "files", "windows"]
+    unreadable: str | None = None
+    blobs: dict[str, Sha256 | None] = Field(default_factory=dict)
+    """By role: ``dbf``, ``memo``, ``items``; ``None`` where the thing is positively absent."""
+    about: dict[str, Any] = Field(default_factory=dict)
+
+
+class SnapshotRef(Part):
+    """The state of all observables at one moment."""
+
+    taken: datetime
+    """By the host's clock, UTC."""
+    settled: bool = True
+    readings: dict[str, Reading]
+    contents: dict[str, dict[str, Sha256]] = Field(default_factory=dict)
+    """Observable → path → blob: contents of changed files (after-snapshot only)."""
+    contents_missing: dict[str, dict[str, str]] = Field(default_factory=dict)
+
+
+class Misfit(Part):
+    """One field that kept a change from fitting an expectation."""
+
+    field: str
+    expected: str
+    found: str
+    before: str | None = None
+
+
+class FieldChange(Part):
+    """One field before and after, for people."""
+
+    field: str
+    before: str | None
+    after: str | None
+    changed: bool = True
+
+
+class LedgerEntry(Part):
+    """One change and what accounts for it."""
+
+    observable: str
+    verb: str
+    subject: str
+    how: str = ""
+    status: Literal["expected", "allowed", "forbidden", "unexplained"]
+    effect: str | None = None
+    """The effect that claims it, in words."""
+    because: str = ""
+    part_of_task: bool = False
+    """After a reported failure: it would have filled an expectation."""
+    fields: list[FieldChange] = Field(default_factory=list)
+
+
+class Missing(Part):
+    """An expectation that nothing filled."""
+
+    effect: str
+    observable: str
+    verb: str
+    count: int = 1
+    near_miss: str | None = None
+    """Subject of the change that came closest."""
+    misfits: list[Misfit] = Field(default_factory=list)
+    half_finished: bool = False
+    hint: str = ""
+
+
+class NoteEntry(Part):
+    """Something listed that is no change."""
+
+    observable: str
+    kind: str
+    text: str
+    count: int = 1
+
+
+class IgnoredEntry(Part):
+    """What an ignore rule took out of sight."""
+
+    observable: str
+    rule: str
+    because: str
+    count: int
+    examples: list[str] = Field(default_factory=list)
+
+
+class ReturnProblem(Part):
+    """Why returned values are not valid."""
+
+    path: str
+    expected: str
+    found: str
+    message: str
+
+
+class VerdictPart(Part):
+    """The judgement."""
+
+    outcome: OutcomeName
+    kind: str | None = None
+    cause: str | None = None
+    """Of an unscored run: machine, unreadable, precondition, contract, agent_infrastructure, cancelled."""
+    reason: str
+    """One sentence for someone who knows the practice, not the program."""
+    goal_reached: bool | None = None
+    state_valid: bool | None = None
+    returns_valid: bool | None = None
+    side_effects: list[str] = Field(default_factory=list)
+    ledger: list[LedgerEntry] = Field(default_factory=list)
+    missing: list[Missing] = Field(default_factory=list)
+    returns: list[ReturnProblem] = Field(default_factory=list)
+    notes: list[NoteEntry] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=list)
+    ignored: list[IgnoredEntry] = Field(default_factory=list)
+    identities: dict[str, str] = Field(default_factory=dict)
+    """Observable → how its rows were recognised."""
+
+
+class Intended(Part):
+    """What a script says its run must be classified as."""
+
+    outcome: OutcomeName
+    kind: str | None = None
+
+
+class RunRecord(Part):
+    """Everything about one run."""
+
+    version: int = VERSION
+    run: str
+    campaign: str
+    trial: int = 1
+    attempt: int = 1
+    """Counts reruns after faults of the house; every attempt has a record."""
+    contract: ContractRef
+    agent: AgentRef
+    image: str
+    provider: str
+    freshness: dict[str, Any] | None = None
+    started: datetime
+    ended: datetime
+    timings: dict[str, float] = Field(default_factory=dict)
+    """Seconds per phase: clone, boot, start, before, agent, settle, after, verdict, discard."""
+    before: SnapshotRef | None = None
+    after: SnapshotRef | None = None
+    recording: Recording = Recording()
+    verdict: VerdictPart
+    intended: Intended | None = None
+    superseded: bool = False
+    """A later attempt replaces it in counts."""
+    faults: list[str] = Field(default_factory=list)
+    """What went wrong beside the verdict: a machine that could not be removed, an agent that did not stop."""
+
+    @property
+    def as_intended(self) -> bool | None:
+        """Whether the verdict is the one the script names; ``None`` when it names none."""
+        if self.intended is None:
+            return None
+        wanted = self.intended
+        return self.verdict.outcome == wanted.outcome and wanted.kind in (None, self.verdict.kind)
+
+
+AgentRef.model_rebuild()

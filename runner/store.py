@@ -1,0 +1,242 @@
+"""Where runs are kept: one folder per campaign, one record per run, evidence by content hash.
+
+``runs/<campaign>/blobs/ab/abcd…`` holds each piece of evidence once, named by its SHA-256, so that the thousand equal
+before-states of a campaign take the room of one. ``runs/<campaign>/<run>/record.json`` is written last, by renaming a whole
+folder into place: a run that was cut short leaves an unfinished folder, marked as ours, and never half a record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from runner.record import Reading, RunRecord, SnapshotRef
+from validators.dbf import TableState
+from validators.files import FileItem, TreeState
+from validators.snapshot import Snapshot, State, UnreadableState
+from validators.windows import WindowItem, WindowsState
+
+MARK = ".legacyproof-unfinished"
+"""Stands in the folder of a run that is not finished; what `machines reap` removes must hold it."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class StoreError(Exception):
+    """A campaign folder cannot be used, or evidence is missing or not what its name says."""
+
+
+class Campaign:
+    """One campaign's folder; safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._blobs = folder / "blobs"
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(cls, parent: Path, name: str) -> Campaign:
+        """Makes a campaign's folder, or goes on with the one there is.
+
+        Raises:
+            StoreError: The name cannot be one of a folder, or the folder cannot be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise StoreError(
+                f"{name!r} cannot be a campaign's name: letters, digits, dots, dashes and underscores only"
+            )
+        campaign = cls(parent / name)
+        try:
+            campaign._blobs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{parent / name} cannot be written: {error.strerror}") from None
+        return campaign
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.folder.name
+
+    # --- evidence ---
+
+    def keep(self, data: bytes) -> str:
+        """Stores a piece of evidence and returns its name."""
+        name = hashlib.sha256(data).hexdigest()
+        path = self._blobs / name[:2] / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}")
+            unfinished.write_bytes(data)
+            unfinished.rename(path)
+        return name
+
+    def blob(self, sha256: str) -> bytes:
+        """A piece of evidence by its name.
+
+        Raises:
+            StoreError: It is missing, or not what its name says.
+        """
+        if not re.fullmatch(r"[0-9a-f]{64}", sha256):
+            raise StoreError(f"{sha256!r} is no name of evidence")
+        try:
+            data = (self._blobs / sha256[:2] / sha256).read_bytes()
+        except OSError as error:
+            raise StoreError(f"evidence {sha256[:12]}… cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise StoreError(f"evidence {sha256[:12]}… was changed")
+        return data
+
+    # --- runs ---
+
+    def begin(self, run: str) -> Path:
+        """Makes the unfinished folder of a run."""
+        folder = self.folder / f".{run}.unfinished"
+        folder.mkdir()
+        (folder / MARK).touch()
+        return folder
+
+    def finish(self, record: RunRecord, scratch: Path) -> Path:
+        """Puts a run's record in place.
+
+        Args:
+            record: The record.
+            scratch: The folder that :meth:`begin` made; whatever else it holds goes away.
+
+        Returns:
+            The record's path.
+        """
+        kept = scratch / "finished"
+        kept.mkdir()
+        with (kept / "record.json").open("w", encoding="utf-8") as file:
+            file.write(record.model_dump_json(indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        target = self.folder / record.run
+        kept.rename(target)
+        shutil.rmtree(scratch, ignore_errors=True)
+        return target / "record.json"
+
+    def replace(self, record: RunRecord) -> None:
+        """Writes a record that is there again, e.g. marked as superseded."""
+        path = self.folder / record.run / "record.json"
+        unfinished = path.with_suffix(".new")
+        unfinished.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        unfinished.rename(path)
+
+    def records(self) -> Iterator[RunRecord]:
+        """Every finished run, in the order in which they began.
+
+        Raises:
+            StoreError: A record cannot be read.
+        """
+        found = []
+        for path in sorted(self.folder.glob("*/record.json")):
+            try:
+                found.append(RunRecord.model_validate_json(path.read_bytes()))
+            except (OSError, ValidationError) as error:
+                raise StoreError(f"{path} cannot be read: {error}") from None
+        return iter(sorted(found, key=lambda record: (record.started, record.run)))
+
+    # --- snapshots ---
+
+    def keep_snapshot(self, snapshot: Snapshot, *, settled: bool) -> SnapshotRef:
+        """Stores a snapshot as evidence."""
+        contents: dict[str, dict[str, str]] = {}
+        missing: dict[str, dict[str, str]] = {}
+        for name, state in snapshot.items():
+            if isinstance(state, TreeState):
+                if state.contents:
+                    contents[name] = {path: self.keep(data) for path, data in state.contents.items()}
+                if state.missing:
+                    missing[name] = dict(state.missing)
+        return SnapshotRef(
+            taken=datetime.now(UTC),
+            settled=settled,
+            readings={name: self._keep_state(state) for name, state in snapshot.items()},
+            contents=contents,
+            contents_missing=missing,
+        )
+
+    def _keep_state(self, state: State) -> Reading:
+        match state:
+            case TableState():
+                blobs = {
+                    role: None if data is None else self.keep(bytes(data))
+                    for role, data in (("dbf", state.dbf), ("memo", state.memo))
+                }
+                return Reading(kind="dbf", blobs=blobs, about={"name": state.name, "memo_kind": state.memo_kind})
+            case TreeState():
+                lines = [
+                    [i.path, i.kind, i.size, i.mtime, i.attributes, i.sha256, [list(s) for s in i.streams]]
+                    for i in state.items
+                ]
+                return Reading(kind="files", blobs={"items": self._keep_json(lines)}, about={"exists": state.exists})
+            case WindowsState():
+                rows = [[w.handle, w.process, w.program, w.class_name, w.title, w.hung, w.waiting] for w in state.items]
+                return Reading(kind="windows", blobs={"items": self._keep_json(rows)})
+            case UnreadableState():
+                return Reading(kind="files", unreadable=state.reason)
+
+    def _keep_json(self, value: Any) -> str:
+        # ASCII with escapes: lone surrogates, which Windows names may hold, have no UTF-8.
+        return self.keep(json.dumps(value, separators=(",", ":")).encode("ascii"))
+
+    def snapshot(self, kept: SnapshotRef) -> dict[str, State]:
+        """A snapshot from its evidence.
+
+        Raises:
+            StoreError: Evidence is missing or damaged.
+        """
+        return {name: self._state(name, reading, kept) for name, reading in kept.readings.items()}
+
+    def _state(self, name: str, reading: Reading, kept: SnapshotRef) -> State:
+        if reading.unreadable is not None:
+            return UnreadableState(reading.unreadable)
+        if reading.kind == "dbf":
+            table, memo = (
+                None if (blob := reading.blobs.get(role)) is None else self.blob(blob) for role in ("dbf", "memo")
+            )
+            return TableState(table, memo, reading.about.get("memo_kind"), str(reading.about.get("name", "")))
+        rows = json.loads(self.blob(str(reading.blobs.get("items"))))
+        if reading.kind == "windows":
+            return WindowsState(tuple(WindowItem(*row) for row in rows))
+        return TreeState(
+            bool(reading.about.get("exists")),
+            tuple(
+                FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams))
+                for path, kind, size, mtime, attributes, sha256, streams in rows
+            ),
+            {path: self.blob(blob) for path, blob in kept.contents.get(name, {}).items()},
+            kept.contents_missing.get(name, {}),
+        )
+
+
+def blot_out(text: str, secrets_: Iterable[str]) -> str:
+    """The text with every secret value replaced by ``•••``, and lone surrogates, which have no UTF-8, written out."""
+    for secret in sorted(secrets_, key=len, reverse=True):
+        if secret:
+            text = text.replace(secret, "•••")
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def blotted(value: Any, secrets_: tuple[str, ...]) -> Any:
+    """A JSON value with every secret blotted out of its texts."""
+    match value:
+        case str():
+            return blot_out(value, secrets_)
+        case Mapping():
+            return {blot_out(str(key), secrets_): blotted(item, secrets_) for key, item in value.items()}
+        case list() | tuple():
+            return [blotted(item, secrets_) for item in value]
+        case _:
+            return value

@@ -1,0 +1,550 @@
+"""Effects as rules: whether a change fits one, how far it misses, and how to find the rules a change may fit.
+
+Decisions where the contract leaves room:
+
+* The ordinal of ``{generated: next}`` follows the numbers, not the records: of all changes of that verb and table whose
+  field rose above the highest value before, the lowest is the first. Equal numbers keep record order, so a number given
+  twice fits once.
+* ``path`` and ``from`` of a file effect select like ``where``; a path that fits counts as one fitting named field of a near
+  miss, so a file in the right place with wrong content is one.
+* ``"*"`` counts for rows inserted, updated and undeleted; for everything else the fields not named are not looked at.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from contracts.globs import compile_glob, fold
+from contracts.schema import (
+    AllOf,
+    CountRange,
+    Effect,
+    FieldOf,
+    FileSha256,
+    FileSize,
+    FileText,
+    Generated,
+    Is,
+    Matcher,
+    Not,
+    OneOf,
+    TextLike,
+)
+from validators.assignment import Places
+from validators.changes import Cell, CellState, Change, ContractFault, Kind, Row, Unreadable, Verb
+from validators.matchers import (
+    RunContext,
+    Subject,
+    cell_key,
+    describe,
+    highest_before,
+    hint,
+    is_empty,
+    literal_keys,
+    matches,
+    normalised,
+    series_number,
+    shown,
+)
+
+_TOTAL = frozenset({Verb.INSERTED, Verb.UPDATED, Verb.UNDELETED})
+"""Row verbs whose effects speak of every field."""
+_GONE = frozenset({Verb.DELETED, Verb.PURGED, Verb.CLOSED, Verb.DROPPED})
+"""Verbs after which there is nothing to look at: fields are those before."""
+_SELECT_BEFORE = _GONE | {Verb.UPDATED, Verb.UNDELETED, Verb.RETITLED}
+"""Verbs whose ``where`` looks at the values before."""
+_SIDES = frozenset({"before", "after"})
+_STAR = "*"
+_DEFAULT_STAR = {verb: Is.model_validate({"is": "unchanged"}) for verb in _TOTAL} | {
+    Verb.INSERTED: Is.model_validate({"is": "empty"})
+}
+
+
+ListName = Literal["expect", "allow", "forbid"]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRef:
+    """Which effect of the contract is spoken of.
+
+    Attributes:
+        list: The list it stands in.
+        index: Its place there, from 0.
+        verb: Its verb.
+        observable: Its observable.
+        name: Its name, or empty.
+        because: The reason it gives, or empty.
+    """
+
+    list: ListName
+    index: int
+    verb: Verb
+    observable: str
+    name: str = ""
+    because: str = ""
+
+    @property
+    def label(self) -> str:
+        """Short words for reports: ``inserted patients (new_patient)``."""
+        return f"{self.verb} {self.observable}" + (f" ({self.name})" if self.name else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """One field that is not as an effect says.
+
+    Attributes:
+        field: Its name; ``content`` for a file's content.
+        expected: What was expected, in words.
+        found: What is there, for people.
+        before: What was there before, or empty.
+        empty: Whether nothing was filled in.
+        hint: What may help the contract's author.
+    """
+
+    field: str
+    expected: str
+    found: str
+    before: str = ""
+    empty: bool = False
+    hint: str = ""
+
+
+class _Spec(NamedTuple):
+    """A literal by which changes can be looked up: a field before or after, or a part of a file's path."""
+
+    where: Literal["before", "after", "name", "extension", "folder"]
+    field: str
+    """The field's name; for ``folder`` the number of folders."""
+    keys: frozenset[Any]
+
+
+class _Condition(NamedTuple):
+    """What must hold of one field."""
+
+    name: str
+    matcher: Matcher
+    plain: bool
+    """The field's cell alone decides, not what is around it."""
+
+    @classmethod
+    def of(cls, name: str, matcher: Matcher) -> _Condition:
+        return cls(name, matcher, not _looks_around(matcher))
+
+
+class Rule:
+    """One effect, prepared for being asked about many changes."""
+
+    def __init__(self, effect: Effect, ref: EffectRef) -> None:
+        self.effect = effect
+        self.ref = ref
+        self.places = _places(effect, expected=ref.list == "expect")
+        self.bucket = (ref.observable, ref.verb)
+        self.where = [_Condition.of(name, matcher) for name, matcher in effect.where.items()]
+        self.named = {n: _Condition.of(n, matcher) for n, matcher in effect.fields.items() if n != _STAR}
+        self.star = effect.fields.get(_STAR, _DEFAULT_STAR[ref.verb]) if ref.verb in _TOTAL else None
+        """What holds of every other field; ``None`` where they are not looked at."""
+        self.path = compile_glob(effect.path) if effect.path is not None else None
+        self.old_path = compile_glob(effect.from_) if effect.from_ is not None else None
+        self.refers_to = frozenset(_references([*effect.where.values(), *effect.fields.values(), effect.content]))
+        self.where_side: Literal["before", "after"] = "before" if ref.verb in _SELECT_BEFORE else "after"
+        self.field_side: Literal["before", "after"] = "before" if ref.verb in _GONE else "after"
+
+    @property
+    def named_count(self) -> int:
+        """How many things the effect names, for near misses."""
+        return len(self.named) + (self.path is not None) + (self.effect.content is not None)
+
+    @cached_property
+    def where_specs(self) -> list[_Spec]:
+        """Literals of which each must hold of every change that ``where`` and ``path`` select."""
+        specs = [
+            _Spec(self.where_side, name, keys)
+            for name, matcher in self.effect.where.items()
+            if (keys := literal_keys(matcher)) is not None
+        ]
+        if self.effect.path is not None:
+            specs.extend(_path_specs(self.effect.path))
+        return specs
+
+    @cached_property
+    def field_specs(self) -> list[_Spec]:
+        """Literals among the named fields."""
+        return [
+            _Spec(self.field_side, name, keys)
+            for name, condition in self.named.items()
+            if (keys := literal_keys(condition.matcher)) is not None
+        ]
+
+    @cached_property
+    def near_specs(self) -> list[_Spec] | None:
+        """Literals of which at least one holds of every near miss, or ``None`` if there need not be one."""
+        if self.where_specs:
+            return self.where_specs[:1]
+        others = self.named_count - len(self.field_specs)
+        return None if 2 * others >= self.named_count else self.field_specs
+
+
+def _places(effect: Effect, *, expected: bool) -> Places:
+    count = effect.count
+    if count is None:
+        return Places(1, 1) if expected else Places(0, None)
+    least, most = (count.min, count.max) if isinstance(count, CountRange) else (count, count)
+    return Places(least if expected else 0, most)
+
+
+def _references(matchers: Iterable[Any]) -> Iterator[str]:
+    for matcher in matchers:
+        match matcher:
+            case FieldOf():
+                yield matcher.effect
+            case OneOf():
+                yield from _references(matcher.one_of)
+            case AllOf():
+                yield from _references(matcher.all_of)
+            case Not():
+                yield from _references([matcher.not_])
+            case FileText():
+                yield from _references([matcher.text])
+            case FileSize():
+                yield from _references([matcher.size])
+            case _:
+                pass
+
+
+def _path_specs(pattern: str) -> Iterator[_Spec]:
+    r"""The parts of the path that a glob fixes: the whole name or its extension, and the folders it begins with."""
+    *folders, last = fold(pattern).removeprefix("\\").split("\\")
+    tail = last[max(last.rfind(sign) for sign in "*?[]") + 1 :]
+    if not _is_wild(last):
+        yield _Spec("name", "", frozenset({last}))
+    elif "." in tail:
+        yield _Spec("extension", "", frozenset({tail.rpartition(".")[2]}))
+    fixed = list(itertools.takewhile(lambda part: not _is_wild(part), folders))
+    if fixed and all(fixed):
+        yield _Spec("folder", str(len(fixed)), frozenset({tuple(fixed)}))
+
+
+def _is_wild(part: str) -> bool:
+    return any(sign in part for sign in "*?[")
+
+
+class Lookup:
+    """Finds the rules that a change may fit, without asking every rule."""
+
+    def __init__(self, *, either_side: bool = False) -> None:
+        self._either = either_side
+        self._always: list[int] = []
+        self._tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
+
+    def add(self, number: int, specs: Sequence[_Spec] | None) -> None:
+        """Adds a rule that fits only changes for which one of ``specs`` holds (``None``: any change)."""
+        if specs is None:
+            self._always.append(number)
+            return
+        for spec in specs:
+            table = self._tables.setdefault((spec.where, spec.field), {})
+            for key in spec.keys:
+                table.setdefault(key, []).append(number)
+
+    def of(self, change: Change) -> list[int]:
+        """The numbers of the rules, ascending."""
+        found: set[int] = set()
+        path: list[str] = []
+        for (where, name), table in self._tables.items():
+            key: Any = None
+            if where in _SIDES:
+                row = _row(change, where, either=self._either)
+                cell = row.get(name) if row is not None else None
+                key = cell_key(cell) if cell is not None else None
+            else:
+                path = path or fold(change.subject).split("\\")
+                key = _path_key(path, where, name)
+            if hits := table.get(key):
+                found.update(hits)
+        return sorted({*found, *self._always}) if found else self._always
+
+
+def _path_key(path: list[str], where: str, name: str) -> Any:
+    if where == "folder":
+        return tuple(path[: int(name)])
+    return path[-1] if where == "name" else path[-1].rpartition(".")[2]
+
+
+def _row(change: Change, side: str, *, either: bool = False) -> Row | None:
+    first, second = (change.before, change.after) if side == "before" else (change.after, change.before)
+    return second if first is None and either else first
+
+
+def exact_lookup(rules: Sequence[Rule]) -> Lookup:
+    """A lookup by one literal of each rule: the one that tells it best from the others."""
+    variety: dict[tuple[str, str], set[Any]] = defaultdict(set)
+    for rule in rules:
+        for spec in (*rule.where_specs, *rule.field_specs):
+            variety[spec.where, spec.field].update(spec.keys)
+    lookup = Lookup()
+    for number, rule in enumerate(rules):
+        specs = [*rule.where_specs, *rule.field_specs]
+        best = max(specs, key=lambda spec: len(variety[spec.where, spec.field]), default=None)
+        lookup.add(number, None if best is None else [best])
+    return lookup
+
+
+# --- whether a change fits a rule -----------------------------------------------------------------------------------------
+
+
+class Fitting:
+    """Asks rules about changes, within a run."""
+
+    def __init__(self, context: RunContext, buckets: Mapping[tuple[str, Verb], Sequence[Change]]) -> None:
+        self.context = context
+        self._buckets = buckets
+        self._ordinals: dict[tuple[str, Verb, str], dict[int, int]] = {}
+
+    def fits(self, rule: Rule, change: Change) -> bool:
+        """Whether the change satisfies everything the rule says.
+
+        Raises:
+            Unreadable: The rule looks at the content of a file that was not kept.
+            ContractFault: A matcher cannot be applied.
+        """
+        return (
+            self.selected(rule, change)
+            and all(self._holds(condition, change, rule.field_side) for condition in rule.named.values())
+            and next(self._star_misfits(rule, change), None) is None
+            and (rule.effect.content is None or self._content_fits(rule.effect.content, change))
+        )
+
+    def selected(self, rule: Rule, change: Change) -> bool:
+        """Whether ``path``, ``from`` and ``where`` hold."""
+        if rule.path is not None and not rule.path(change.subject):
+            return False
+        if rule.old_path is not None:
+            old = change.before.get("path") if change.before is not None else None
+            if old is None or not rule.old_path(str(old.value)):
+                return False
+        return all(self._holds(condition, change, rule.where_side) for condition in rule.where)
+
+    def misfits(self, rule: Rule, change: Change, most: int) -> list[str] | None:
+        """The names of the fields of a near miss that do not fit.
+
+        Returns:
+            ``None`` when ``where`` does not hold, less than half of what the rule names fits, or more than ``most`` misfit.
+        """
+        if not self.selected(rule, change):
+            return None
+        most = min(most, len(change.after or change.before or ()) + rule.named_count)
+        allowed = min(most, rule.named_count // 2)
+        wrong: list[str] = []
+        for condition in rule.named.values():
+            if not self._holds(condition, change, rule.field_side):
+                wrong.append(condition.name)
+                if len(wrong) > allowed:
+                    return None
+        if rule.effect.content is not None and not self._content_fits(rule.effect.content, change):
+            wrong.append("content")
+            if len(wrong) > allowed:
+                return None
+        wrong.extend(itertools.islice(self._star_misfits(rule, change), most + 1 - len(wrong)))
+        return wrong if len(wrong) <= most else None
+
+    def touched(self, rule: Rule, change: Change) -> bool:
+        """Whether a change of another verb seems to be about what the rule speaks of."""
+        fitting = named = 0
+        if rule.path is not None:
+            if not rule.path(change.subject):
+                return False
+            fitting = named = 1
+        for condition in rule.where:
+            if not condition.plain or not self._cell_holds(condition, change, rule.where_side, either=True):
+                return False
+            fitting += 1
+            named += 1
+        for condition in rule.named.values():
+            if condition.plain:
+                named += 1
+                fitting += self._cell_holds(condition, change, rule.field_side, either=True)
+        return fitting > 0 and 2 * fitting >= named
+
+    def misfit(self, rule: Rule, change: Change, name: str) -> Misfit:
+        """A misfitting field in words."""
+        if name == "content" and name not in rule.named:
+            return self._content_misfit(rule.effect.content, change)
+        matcher = rule.named[name].matcher if name in rule.named else rule.star
+        if matcher is None:
+            raise ValueError(f"{rule.ref.label} says nothing about {name}")
+        subject = self._subject(change, rule.field_side, name, matcher)
+        cell, before = subject.cell, subject.before
+        if isinstance(matcher, Is) and matcher.is_ == "unchanged" and before is not None:
+            expected = f"unchanged ({before.display(80)})"
+        else:
+            expected = describe(matcher, subject, self.context)
+        return Misfit(
+            field=name,
+            expected=expected,
+            found="(no such field)" if cell is None else cell.display(),
+            before="" if before is None else before.display(),
+            empty=cell is not None and is_empty(cell),
+            hint=hint(matcher, cell),
+        )
+
+    def _holds(self, condition: _Condition, change: Change, side: str) -> bool:
+        if condition.plain:
+            return self._cell_holds(condition, change, side)
+        return matches(condition.matcher, self._subject(change, side, condition.name, condition.matcher), self.context)
+
+    def _cell_holds(self, condition: _Condition, change: Change, side: str, *, either: bool = False) -> bool:
+        row = _row(change, side, either=either)
+        cell = row.get(condition.name) if row is not None else None
+        return matches(condition.matcher, Subject(cell), self.context)
+
+    def _subject(self, change: Change, side: str, name: str, matcher: Matcher) -> Subject:
+        before = change.before.get(name) if change.before is not None else None
+        after = change.after.get(name) if change.after is not None else None
+        both = change.before is not None and change.after is not None
+        return Subject(
+            cell=before if side == "before" else after,
+            before=before,
+            after=after,
+            changed=name in change.changed if both and change.changed else None,
+            observable=change.observable,
+            field=name,
+            ordinal=self._ordinal(change, name) if _has_next(matcher) else 1,
+        )
+
+    def _star_misfits(self, rule: Rule, change: Change) -> Iterator[str]:
+        """The fields not named that do not satisfy ``"*"``, in the table's order."""
+        star, row = rule.star, change.after
+        if star is None or row is None:
+            return
+        if isinstance(star, Is) and star.is_ == "unchanged" and change.changed:
+            yield from (name for name in change.changed if name not in rule.named)
+        elif isinstance(star, Is) and star.is_ == "empty":
+            yield from (name for name, cell in row.items() if name not in rule.named and not is_empty(cell))
+        else:
+            rest = (_Condition(name, star, not _looks_around(star)) for name in row if name not in rule.named)
+            yield from (condition.name for condition in rest if not self._holds(condition, change, rule.field_side))
+
+    def _ordinal(self, change: Change, name: str) -> int:
+        key = (change.observable, change.verb, name)
+        if key not in self._ordinals:
+            highest, _ = highest_before(change.observable, name, self.context)
+            numbered = []
+            for place, other in enumerate(self._buckets[change.observable, change.verb]):
+                cell = other.after.get(name) if other.after is not None else None
+                number = series_number(cell) if cell is not None else None
+                if number is not None and number > highest:
+                    numbered.append((number, place, id(other)))
+            self._ordinals[key] = {identity: n for n, (_, _, identity) in enumerate(sorted(numbered), start=1)}
+        return self._ordinals[key].get(id(change), 1)
+
+    # --- content of files ---
+
+    def _content_fits(self, content: Any, change: Change) -> bool:
+        if change.after is None:
+            return False
+        match content:
+            case FileSha256():
+                found = change.after.get("sha256")
+                text = str(found.value) if found is not None else hashlib.sha256(_bytes(change)).hexdigest()
+                return text.lower() == content.sha256
+            case FileSize():
+                return matches(content.size, Subject(_size(change, change.after)), self.context)
+            case FileText():
+                matcher, cell = _text_rule(content, change)
+                return matches(matcher, Subject(cell), self.context)
+            case _:
+                return matches(content, Subject(_text_cell(change, "utf-8")), self.context)
+
+    def _content_misfit(self, content: Any, change: Change) -> Misfit:
+        matcher: Matcher
+        match content:
+            case FileSha256():
+                found = change.after.get("sha256") if change.after is not None else None
+                text = found.display() if found is not None else hashlib.sha256(change.content or b"").hexdigest()
+                return Misfit("content", f"SHA-256 {content.sha256}", text, empty=change.content == b"")
+            case FileSize() if change.after is not None:
+                matcher, cell = content.size, _size(change, change.after)
+            case FileText():
+                matcher, cell = _text_rule(content, change)
+            case _:
+                matcher, cell = content, _text_cell(change, "utf-8")
+        return Misfit(
+            "content",
+            describe(matcher, None, self.context),
+            cell.display(),
+            empty=is_empty(cell),
+            hint=hint(matcher, cell),
+        )
+
+
+def _bytes(change: Change) -> bytes:
+    if change.content is None:
+        why = change.content_missing or "its content was not kept"
+        raise Unreadable(f"{change.observable}: {shown(change.subject)}: {why}")
+    return change.content
+
+
+def _size(change: Change, after: Row) -> Cell:
+    return after.get("size") or Cell(Kind.NUMBER, Decimal(len(_bytes(change))), has_blank=False)
+
+
+def _text_cell(change: Change, encoding: str) -> Cell:
+    content = _bytes(change)
+    try:
+        codec = codecs.lookup("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
+        text, _ = codec.decode(content, "strict")
+    except LookupError:
+        raise ContractFault(f"unknown encoding: {shown(encoding, 40)}") from None
+    except (UnicodeError, ValueError):
+        cause = f"the content is not {encoding} text; declare its `encoding`"
+        return Cell(Kind.VARTEXT, state=CellState.UNDECODABLE, raw=content[:256], hint=cause)
+    if not isinstance(text, str):
+        raise ContractFault(f"{shown(encoding, 40)} is not an encoding of text")
+    return Cell(Kind.VARTEXT, text) if text else Cell(Kind.VARTEXT, state=CellState.BLANK)
+
+
+def _text_rule(content: FileText, change: Change) -> tuple[Matcher, Cell]:
+    """The matcher over a file's text and the text, with the normalisations applied to both."""
+    cell = _text_cell(change, content.encoding)
+    if content.normalise and isinstance(cell.value, str):
+        text = normalised(cell.value, content.normalise)
+        cell = Cell(Kind.VARTEXT, text) if text else Cell(Kind.VARTEXT, state=CellState.BLANK)
+    if content.normalise and isinstance(content.text, str):
+        return TextLike(text=content.text, normalise=content.normalise), cell
+    return content.text, cell
+
+
+def _looks_around(matcher: Matcher) -> bool:
+    """Whether the matcher needs more than the cell itself."""
+    match matcher:
+        case Is():
+            return matcher.is_ in ("changed", "unchanged")
+        case OneOf():
+            return any(_looks_around(part) for part in matcher.one_of)
+        case AllOf():
+            return any(_looks_around(part) for part in matcher.all_of)
+        case Not():
+            return _looks_around(matcher.not_)
+        case _:
+            return isinstance(matcher, Generated)
+
+
+def _has_next(matcher: Matcher) -> bool:
+    match matcher:
+        case OneOf():
+            return any(_has_next(part) for part in matcher.one_of)
+        case AllOf():
+            return any(_has_next(part) for part in matcher.all_of)
+        case Not():
+            return _has_next(matcher.not_)
+        case _:
+            return isinstance(matcher, Generated) and matcher.generated == "next"

@@ -1,0 +1,64 @@
+"""A snapshot: the state of every observable at one moment, and how two of them become changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from contracts.schema import DbfTable, FileTree, Observable, Windows
+from validators.changes import Comparison, ContractFault, Unreadable, Verb
+from validators.dbf import TableState, diff_tables, is_owned
+from validators.files import TreeState, diff_trees
+from validators.windows import WindowsState, diff_windows
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableState:
+    """An observable that could not be read, with the reason."""
+
+    reason: str
+
+
+State = TableState | TreeState | WindowsState | UnreadableState
+Snapshot = Mapping[str, State]
+"""Observable's name to its state."""
+
+
+def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot) -> tuple[Comparison, ...]:
+    """Everything that happened between two snapshots, per observable in the contract's order.
+
+    Raises:
+        Unreadable: A state is missing, unreadable, or contradicts itself; the message names the observable.
+        ContractFault: The contract does not fit the state.
+    """
+    tables = [spec for spec in observe.values() if isinstance(spec, DbfTable)]
+
+    def owned(path: str, verb: Verb) -> bool:
+        return any(is_owned(spec, path, verb) for spec in tables)
+
+    found = []
+    for name, spec in observe.items():
+        try:
+            match spec, _state(before, name, "before"), _state(after, name, "after"):
+                case DbfTable(), TableState() as was, TableState() as now:
+                    found.append(diff_tables(was, now, spec, observable=name))
+                case FileTree(), TreeState() as was, TreeState() as now:
+                    found.append(diff_trees(was, now, spec, observable=name, owned=owned))
+                case Windows(), WindowsState() as was, WindowsState() as now:
+                    found.append(diff_windows(was, now, spec, observable=name))
+                case _:
+                    raise Unreadable("the snapshots are not of the kind that the contract observes")
+        except Unreadable as error:
+            raise Unreadable(f"{name}: {error.reason}") from None
+        except ContractFault as error:
+            raise ContractFault(f"{name}: {error.reason}") from None
+    return tuple(found)
+
+
+def _state(snapshot: Snapshot, name: str, when: str) -> State:
+    state = snapshot.get(name)
+    if state is None:
+        raise Unreadable(f"the snapshot {when} the run does not hold it")
+    if isinstance(state, UnreadableState):
+        raise Unreadable(f"{when} the run: {state.reason}")
+    return state

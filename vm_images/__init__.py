@@ -1,0 +1,1 @@
+"""Images: manifests and recipes of base machines."""

@@ -1,0 +1,154 @@
+"""The station: the one process of ours inside a machine's sandbox; it starts programs and opens files on request.
+
+It runs under the system's Python with the standard library alone, as the first program of the sandbox, and is told what to do
+over one socket that it inherits. Every request comes with a control socket of its own, over which it is answered; when
+the other side closes that socket, the program started for it is killed. When the main socket closes, the runner is gone:
+the station ends, and the sandbox's process namespace with it.
+
+Requests are JSON objects, one per packet:
+
+``{"op": "run", "argv": […], "cwd": "C:\\…" | null}`` with file descriptors ``control, stdin, stdout, stderr``.
+    Answers ``{"pid": n}`` at once and ``{"status": n}`` when the program has ended.
+``{"op": "open", "path": "C:\\…", "write": false}`` with ``control``.
+    Answers ``{"ok": true}`` with an open descriptor, or ``{"error": "not found" | …}``. Paths are resolved here, inside the
+    sandbox, without regard to case: whatever links a guest program has made, they cannot lead out of it.
+"""
+
+import array
+import json
+import os
+import select
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+
+PREFIX = "/prefix"
+LIMIT = 1 << 16
+
+
+class _Missing(Exception):
+    pass
+
+
+def _resolve(path: str, *, make: bool) -> str:
+    """The path below ``drive_c`` that a Windows path means; matches names without case.
+
+    Raises:
+        _Missing: A component does not exist.
+        ValueError: It is no absolute path on drive C, or climbs.
+    """
+    parts = path.replace("/", "\\").split("\\")
+    if parts[0].lower() != "c:":
+        raise ValueError("only drive C exists")
+    here = os.path.join(PREFIX, "drive_c")
+    for index, part in enumerate(parts[1:]):
+        if part in ("", "."):
+            continue
+        if part == ".." or "\0" in part:
+            raise ValueError("not a plain path")
+        candidate = os.path.join(here, part)
+        if not os.path.lexists(candidate):
+            folded = part.casefold()
+            try:
+                found = [name for name in os.listdir(here) if name.casefold() == folded]
+            except FileNotFoundError:
+                found = []
+            if found:
+                candidate = os.path.join(here, min(found))
+            elif not make:
+                raise _Missing
+            elif index < len(parts) - 2:
+                os.mkdir(candidate)
+        here = candidate
+    return here
+
+
+def _open(request: dict, control: socket.socket) -> None:
+    write = bool(request.get("write"))
+    try:
+        path = _resolve(str(request["path"]), make=write)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC if write else os.O_RDONLY | os.O_NONBLOCK
+        handle = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except (_Missing, FileNotFoundError):
+        _answer(control, {"error": "not found"})
+        return
+    except (OSError, ValueError) as error:
+        _answer(control, {"error": str(error)[:500]})
+        return
+    try:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            payload = json.dumps({"ok": True}).encode()
+            control.sendmsg([payload], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [handle]))])
+        else:
+            _answer(control, {"error": "not a plain file"})
+    finally:
+        os.close(handle)
+
+
+def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
+    try:
+        cwd = _resolve(request["cwd"], make=False) if request.get("cwd") else PREFIX
+        process = subprocess.Popen(
+            [str(word) for word in request["argv"]],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except (OSError, ValueError, _Missing) as error:
+        _answer(control, {"error": f"{type(error).__name__}: {error}"[:500]})
+        return
+    finally:
+        for handle in streams:
+            os.close(handle)
+    _answer(control, {"pid": process.pid})
+    ended = os.pidfd_open(process.pid)
+    try:
+        ready, _, _ = select.select([ended, control], [], [])
+        if ended not in ready:  # the other side has lost interest: end the program and what it started
+            os.killpg(process.pid, signal.SIGKILL)
+        _answer(control, {"status": process.wait()})
+    finally:
+        os.close(ended)
+
+
+def _answer(control: socket.socket, message: dict) -> None:
+    try:
+        control.send(json.dumps(message).encode())
+    except OSError:
+        pass  # nobody waits for it any more
+
+
+def _serve(packet: bytes, handles: "list[int]") -> None:
+    with socket.socket(fileno=handles[0]) as control:
+        request = json.loads(packet)
+        if request["op"] == "run" and len(handles) == 4:
+            _run(request, control, handles[1:])
+        elif request["op"] == "open":
+            _open(request, control)
+        else:
+            _answer(control, {"error": "unknown request"})
+
+
+def main() -> None:
+    """Serves requests until the runner's side of the socket is closed."""
+    with socket.socket(fileno=int(sys.argv[1])) as main_socket:
+        with open("/proc/sys/kernel/random/uuid") as source:
+            boot = f"{os.stat('/proc/self/ns/pid').st_ino}-{source.read().strip()}"
+        main_socket.send(json.dumps({"boot": boot}).encode())
+        while True:
+            packet, handles, _, _ = socket.recv_fds(main_socket, LIMIT, 8)
+            if not packet:
+                return
+            for handle in handles:
+                os.set_inheritable(handle, False)
+            threading.Thread(target=_serve, args=(packet, list(handles)), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)
