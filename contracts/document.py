@@ -342,6 +342,8 @@ class _Builder:
             self._scalar_key(text, mark, plain=plain)
             return
         loc, keep = self._place()
+        if plain and not text:  # nothing stands there: the parser's mark is where the next thing begins
+            mark = self._document.keys.get(loc, mark)
         value = self._resolved(text, loc, mark) if plain else text
         if event.style == '"' and any(char in "\a\b\v\f\x1b\0" for char in text):
             self._document.warn(

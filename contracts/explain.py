@@ -48,7 +48,7 @@ def explain(
 
 
 def _missing(loc: Loc) -> str:
-    return f"`{loc[-1]}` is missing" if loc else ""
+    return "an entry is missing" if loc and isinstance(loc[-1], int) else f"`{loc[-1]}` is missing" if loc else ""
 
 
 def _finding(

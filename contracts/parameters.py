@@ -188,7 +188,7 @@ class _Substituter:
 
     def run(self, root: Shape) -> Substitution:
         data = self._document.data
-        assert isinstance(data, dict)  # noqa: S101 - parse() gives nothing else
+        assert isinstance(data, dict)  # parse() gives nothing else
         self._result.data = {
             key: value if key in FIXED else self._replaced(value, (key,), root.child(key))
             for key, value in data.items()

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
-from os.path import commonprefix
 from typing import NamedTuple
 
 Loc = tuple[str | int, ...]
@@ -40,14 +39,20 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{shown(name)}`" for name in names)
 
 
+def _common_start(one: str, other: str) -> int:
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def did_you_mean(found: str, names: Sequence[str], *, most: int = 10) -> str:
     """A hint for a misspelt name: the nearest of ``names``, else all of them if they are few, else nothing."""
-    lowered = {name.lower(): name for name in reversed(names)}
+    lowered: dict[str, str] = {}
+    for name in names:
+        lowered.setdefault(name.lower(), name)
     wanted = found[:200].lower()
-    if near := get_close_matches(wanted, list(lowered), n=5, cutoff=0.6):
-        # Among equally near ones the beginning decides: cp85O is cp850 rather than cp865.
+    if near := set(get_close_matches(wanted, list(lowered), n=50, cutoff=0.6)):
+        # Among equally near ones the beginning decides, then the order of the names.
         ratio = {name: SequenceMatcher(None, name, wanted).ratio() for name in near}
-        best = max(near, key=lambda name: (ratio[name], len(commonprefix([name, wanted]))))
+        best = max(filter(near.__contains__, lowered), key=lambda name: (ratio[name], _common_start(name, wanted)))
         return f"did you mean `{shown(lowered[best])}`?"
     if 0 < len(names) <= most:
         return f"possible here: {quoted(names)}"

@@ -794,10 +794,16 @@ class Limits(Model):
     """How long the state is given to become still after the agent."""
 
 
+def _integer(value: Any) -> Any:
+    if type(value) is not int:  # true and 1.0 are equal to 1
+        raise PydanticCustomError("integer", "this must be the number `1`")
+    return value
+
+
 class TaskContract(Model):
     """One task, its initial and goal state, and the rules by which a run of it is judged."""
 
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: Annotated[Literal[1], BeforeValidator(_integer)] = Field(alias="schema")
     id: Annotated[str, StringConstraints(strict=True, pattern=r"^[a-z0-9]+(?:[.-][a-z0-9]+)*$", max_length=100)]
     title: Text
     application: Text

@@ -152,8 +152,8 @@ def place(loc: tuple[str | int, ...], root: Shape, data: Any) -> Place:
         if isinstance(value, dict):
             here.append(item)
             value = value.get(item)
-        elif isinstance(value, list) and isinstance(item, int) and item < len(value):
+        elif isinstance(value, list) and isinstance(item, int):
             here.append(item)
-            value = value[item]
+            value = value[item] if item < len(value) else None
         # else the value was turned into a model on the way (a bare text in `start`): the place stays what it is
     return Place(tuple(here), shape, around, value, on_key)

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -32,7 +32,7 @@ from runner.machines.images import find_image
 from runner.record import RunRecord
 from runner.report.html import write_report
 from runner.report.tables import outcome_table
-from runner.store import Campaign, StoreError
+from runner.store import Campaign, StoreError, abandoned, sweep
 
 app = typer.Typer(
     name="legacyproof",
@@ -90,7 +90,8 @@ def run(
     _warn_of_leftovers(providers.values())
 
     cancelled = threading.Event()
-    records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
+    with campaign.held():
+        records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
     report = write_report(
         campaign.records(), campaign.blob, campaign.folder / "report",
         title=campaign.name, generated=datetime.now(UTC),
@@ -121,35 +122,35 @@ def report(campaign: Annotated[Path, typer.Argument(help="A campaign's folder, e
 
 @machines_app.command("list")
 def machines_list() -> None:
-    """Lists the machines that are there, and which of them a dead runner left behind."""
-    table = Table("machine", "campaign", "run", "runner", "state")
+    """Lists the machines and campaigns that are there, and which of them a dead runner left behind."""
+    table = Table("what", "campaign", "run", "runner", "state")
     found = _leftovers()
-    for _, item in found:
+    for item, _ in found:
         state = "in use" if item.alive else "left behind"
-        table.add_row(item.machine, escape(item.campaign), escape(item.run), str(item.runner_pid), state)
-    _out.print(table if found else "no machines")
+        table.add_row(item.name, escape(item.campaign), escape(item.run), str(item.runner_pid or ""), state)
+    _out.print(table if found else "nothing is there")
 
 
 @machines_app.command("reap")
 def machines_reap() -> None:
-    """Removes what dead runners left behind: only what carries our tag, never a machine in use."""
+    """Removes what dead runners left behind: only what carries our tag, never what is in use."""
     failed = False
-    for owner, item in _leftovers():
+    for item, remove in _leftovers():
         if item.alive:
-            _out.print(f"{item.machine}: in use by the runner {item.runner_pid}, left alone")
+            _out.print(f"{item.name} {escape(item.campaign)}: in use by the runner {item.runner_pid}, left alone")
             continue
         try:
-            owner.reap(item)
-            _out.print(f"{item.machine}: removed")
-        except MachineError as error:
+            remove(item)
+            _out.print(f"{item.name} {escape(item.campaign)}: removed")
+        except (MachineError, StoreError, OSError) as error:
             failed = True
-            _err.print(f"{item.machine}: {escape(str(error))}")
+            _err.print(f"{item.name}: {escape(str(error))}")
     raise typer.Exit(1 if failed else 0)
 
 
-def _leftovers() -> list[tuple[MachineProvider, Leftover]]:
+def _leftovers() -> list[tuple[Leftover, Callable[[Leftover], None]]]:
     wine = provider("wine")
-    return [(wine, item) for item in wine.leftovers()]
+    return [*((item, wine.reap) for item in wine.leftovers()), *((item, sweep) for item in abandoned())]
 
 
 def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContract]:
@@ -320,7 +321,7 @@ def _machines_at_once() -> int:
 def _warn_of_leftovers(providers: Any) -> None:
     left = [item for each in providers for item in each.leftovers() if not item.alive]
     if left:
-        _err.print(f"{len(left)} machines of dead runners are left; `legacyproof machines reap` removes them")
+        _err.print(f"dead runners left {len(left)} machines behind; `legacyproof machines reap` removes them")
 
 
 def _refuse(message: str) -> NoReturn:

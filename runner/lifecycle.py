@@ -41,9 +41,10 @@ from runner.record import (
     VerdictPart,
 )
 from runner.store import Campaign, blot_out, blotted
-from validators.changes import ContractFault
+from runner.verdict_record import verdict_part
+from validators.changes import Comparison, ContractFault
+from validators.files import TreeState
 from validators.require import unmet
-from validators.serialise import verdict_data
 from validators.snapshot import Snapshot, compare
 from validators.verdict import Claim, UnscoredCause, Verdict, judge, unscored
 
@@ -87,6 +88,7 @@ class _Draft:
     before: SnapshotRef | None = None
     after: SnapshotRef | None = None
     recording: Recording = field(default_factory=Recording)
+    comparisons: tuple[Comparison, ...] = ()
 
     @contextmanager
     def phase(self, name: str, progress: Callable[[str], None]) -> Iterator[None]:
@@ -164,7 +166,7 @@ def _judged(
     with draft.phase("prepare", progress):
         checkpoint = provider.prepare(image, contract.initial_state.setup, folder=folder)
     with draft.phase("clone", progress):
-        machine = checkpoint.clone(Tag(campaign.name, draft.run), scratch=scratch)
+        machine = checkpoint.clone(Tag(campaign.name, draft.run))
     try:
         go_on()
         draft.freshness = machine.freshness
@@ -176,8 +178,7 @@ def _judged(
             before = capture.take(machine.guest, contract.observe, earlier=earlier.get(key))
             earlier.setdefault(key, before)
             draft.before = campaign.keep_snapshot(before, settled=True)
-        if problems := unmet(contract.initial_state.require, before, contract.observe):
-            raise _Precondition("; ".join(problems))
+            _check_initial_state(contract, before, _guest_now(machine))
         go_on()
         started = _guest_now(machine)
         with draft.phase("agent", progress):
@@ -197,15 +198,33 @@ def _judged(
         raise _AgentInfrastructure(draft.supervised.infrastructure)
     report = draft.supervised.report
     with draft.phase("verdict", progress):
-        comparisons = compare(contract.observe, before, after)
+        draft.comparisons = compare(contract.observe, before, after)
         return judge(
             contract,
-            comparisons,
+            draft.comparisons,
             claim=Claim(report.status),
             returned=report.returned,
             started=started,
             ended=ended,
         )
+
+
+def _check_initial_state(contract: TaskContract, before: Snapshot, now: datetime) -> None:
+    """Finds out before the agent begins whether the run can be judged at all.
+
+    Comparing the state with itself finds every observable that is unreadable, and every key that is missing or not unique.
+    """
+    same = compare(contract.observe, before, before)
+    problems = unmet(
+        contract.initial_state.require,
+        rows={c.observable: c.rows for c in same if c.rows is not None},
+        files={
+            name: [item.path for item in state.items] for name, state in before.items() if isinstance(state, TreeState)
+        },
+        now=now,
+    )
+    if problems:
+        raise _Precondition("; ".join(problems))
 
 
 def _let_work(
@@ -292,9 +311,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
     loaded, contract = draft.plan.contract, draft.plan.contract.contract
     hidden = contract.secrets
     shown = {
-        name: blotted(value if not isinstance(value, _PLAIN) else value, hidden)
-        if isinstance(value, _PLAIN)
-        else str(value)
+        name: blotted(value if isinstance(value, _PLAIN) else str(value), hidden)
         for name, value in contract.parameter_values.items()
     }
     report = draft.supervised.report if draft.supervised else None
@@ -336,7 +353,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         before=draft.before,
         after=draft.after,
         recording=draft.recording,
-        verdict=VerdictPart.model_validate(blotted(verdict_data(verdict), hidden)),
+        verdict=VerdictPart.model_validate(blotted(verdict_part(verdict, draft.comparisons).model_dump(), hidden)),
         intended=draft.plan.agent.intended,
         faults=[blot_out(fault, hidden) for fault in draft.faults],
     )

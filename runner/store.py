@@ -7,6 +7,7 @@ folder into place: a run that was cut short leaves an unfinished folder, marked 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -15,12 +16,14 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from runner.machines.base import Leftover, home, is_locked, lock
 from runner.record import Reading, RunRecord, SnapshotRef
 from validators.dbf import TableState
 from validators.files import FileItem, TreeState
@@ -29,6 +32,7 @@ from validators.windows import WindowItem, WindowsState
 
 MARK = ".legacyproof-unfinished"
 """Stands in the folder of a run that is not finished; what `machines reap` removes must hold it."""
+_UNFINISHED = ".unfinished"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -67,6 +71,21 @@ class Campaign:
         """The campaign's name."""
         return self.folder.name
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Says in our home folder, under a lock, that this process works on the campaign: what it leaves can be found."""
+        register = home() / "campaigns"
+        register.mkdir(parents=True, exist_ok=True)
+        note = register / f"{secrets.token_hex(6)}.json"
+        with note.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps({"campaign": str(self.folder.absolute()), "runner": os.getpid()}))
+            file.flush()
+            try:
+                yield
+            finally:
+                note.unlink()
+
     # --- evidence ---
 
     def keep(self, data: bytes) -> str:
@@ -100,7 +119,7 @@ class Campaign:
 
     def begin(self, run: str) -> Path:
         """Makes the unfinished folder of a run."""
-        folder = self.folder / f".{run}.unfinished"
+        folder = self.folder / f".{run}{_UNFINISHED}"
         folder.mkdir()
         (folder / MARK).touch()
         return folder
@@ -219,6 +238,39 @@ class Campaign:
             {path: self.blob(blob) for path, blob in kept.contents.get(name, {}).items()},
             kept.contents_missing.get(name, {}),
         )
+
+
+def abandoned() -> list[Leftover]:
+    """Campaigns that a runner works on, or that a dead one did not close."""
+    found = []
+    for note in sorted((home() / "campaigns").glob("*.json")):
+        try:
+            about = json.loads(note.read_text())
+            folder, runner = Path(about["campaign"]), int(about["runner"])
+        except (OSError, ValueError, KeyError, TypeError):
+            folder, runner = note, 0
+        found.append(Leftover("campaign", folder.name, note.name, runner, is_locked(note), note))
+    return found
+
+
+def sweep(leftover: Leftover) -> None:
+    """Removes what a dead runner left unfinished in a campaign: only folders that hold our mark, and half-written evidence."""
+    note = leftover.folder
+    held = lock(note)
+    if held is None:
+        raise StoreError(f"the campaign {leftover.campaign} is in use by the runner {leftover.runner_pid}")
+    with held:
+        try:
+            folder = Path(json.loads(note.read_text())["campaign"])
+        except (OSError, ValueError, KeyError, TypeError):
+            folder = None
+        if folder is not None:
+            for unfinished in folder.glob(f".*{_UNFINISHED}"):
+                if (unfinished / MARK).is_file():
+                    shutil.rmtree(unfinished)
+            for half in (folder / "blobs").glob("??/.*"):
+                half.unlink()
+        note.unlink()
 
 
 def blot_out(text: str, secrets_: Iterable[str]) -> str:

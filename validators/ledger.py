@@ -17,6 +17,7 @@ Decisions where the contract leaves room (more of them in :mod:`validators.rules
 from __future__ import annotations
 
 import heapq
+import itertools
 import operator
 import sys
 from collections import defaultdict
@@ -29,13 +30,13 @@ from functools import cached_property
 from contracts.schema import Effect, Effects
 from validators.assignment import Places, assign
 from validators.changes import Change, Comparison, ContractFault, Row, Rows, Unreadable, Verb
-from validators.matchers import RunContext, Subject, matches, shown
+from validators.matchers import RunContext, Subject, matches
 from validators.rules import EffectRef, Fitting, ListName, Lookup, Misfit, Rule, exact_lookup
+from validators.values import shown
 
 FINAL_STATES = frozenset({Verb.PRESENT, Verb.ABSENT})
 """Verbs that speak of what is there at the end, not of changes."""
 _ROW_VERBS = frozenset({Verb.INSERTED, Verb.UPDATED, Verb.DELETED, Verb.UNDELETED, Verb.PURGED})
-_VERB_ORDER = {verb: number for number, verb in enumerate(Verb)}
 _SEEN = 5
 """How many windows a missing final state lists."""
 
@@ -195,11 +196,8 @@ class _Accounting:
     def __init__(self, effects: Effects, comparisons: Sequence[Comparison], success: bool, context: RunContext) -> None:
         self._success = success
         self._changes = _in_order(change for comparison in comparisons for change in comparison.changes)
-        buckets: dict[tuple[str, Verb], list[Change]] = defaultdict(list)
-        for change in self._changes:
-            buckets[change.observable, change.verb].append(change)
-        self._buckets = buckets
-        self._fitting = Fitting(context.with_claimed({}), buckets)
+        self._buckets = dict(_runs(self._changes))
+        self._fitting = Fitting(context.with_claimed({}), self._buckets)
         self._expect = self._rules(effects.expect, "expect")
         self._allow = self._rules(effects.allow, "allow")
         self._forbid = self._rules(effects.forbid, "forbid")
@@ -294,18 +292,14 @@ class _Accounting:
     ) -> dict[int, Rule]:
         claims = dict(pinned)
         taken = set(pinned.values())
-        by_bucket = _by_bucket(rules)
-        members: dict[tuple[str, Verb], list[Change]] = defaultdict(list)
-        for change in changes:
-            if id(change) not in pinned:
-                members[change.observable, change.verb].append(change)
-        for bucket, candidates in by_bucket.items():
-            open_rules = [rule for rule in candidates if rule not in taken]
-            accepting = self._accepting(open_rules, members[bucket])
-            places = [rule.places for rule in open_rules]
-            for change, number in zip(members[bucket], assign(accepting, places), strict=True):
-                if number is not None:
-                    claims[id(change)] = open_rules[number]
+        by_bucket = _by_bucket(rule for rule in rules if rule not in taken)
+        for bucket, members in _runs(change for change in changes if id(change) not in pinned):
+            if (open_rules := by_bucket.get(bucket)) is not None:
+                places = [rule.places for rule in open_rules]
+                numbers = assign(self._accepting(open_rules, members), places)
+                for change, number in zip(members, numbers, strict=True):
+                    if number is not None:
+                        claims[id(change)] = open_rules[number]
         return claims
 
     def _accepting(self, rules: Sequence[Rule], changes: Sequence[Change]) -> list[tuple[int, ...]]:
@@ -414,15 +408,16 @@ class _Accounting:
         self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change], *, same_verb: bool
     ) -> Iterator[tuple[int, int]]:
         """Pairs of a lacking rule and a free change that are worth a look, changes in record order."""
-        lookups: dict[str, Lookup] = {}
-        for number, (rule, _) in enumerate(lacking):
-            lookup = lookups.setdefault(rule.ref.observable, Lookup(either_side=not same_verb))
-            lookup.add(number, rule.near_specs)
-        for place, change in enumerate(free):
-            if (found := lookups.get(change.observable)) is not None:
-                for number in found.of(change):
-                    if (lacking[number][0].ref.verb is change.verb) == same_verb:
-                        yield number, place
+        place = 0
+        for (observable, verb), members in _runs(free):
+            lookup = Lookup(either_side=not same_verb)
+            for number, (rule, _) in enumerate(lacking):
+                if rule.ref.observable == observable and (rule.ref.verb is verb) == same_verb:
+                    lookup.add(number, rule.near_specs)
+            for place, change in enumerate(members, start=place):  # noqa: B020
+                for number in lookup.of(change):
+                    yield number, place
+            place += 1
 
 
 def _by_bucket(rules: Iterable[Rule]) -> dict[tuple[str, Verb], list[Rule]]:
@@ -438,38 +433,39 @@ def _levels(rules: Sequence[Rule]) -> dict[Rule, int]:
     Raises:
         ContractFault: Effects refer to each other in a circle.
     """
-    by_name = {rule.ref.name: rule for rule in rules if rule.ref.name}
     levels: dict[Rule, int] = {}
-
-    def level(rule: Rule, waiting: tuple[Rule, ...]) -> int:
-        if rule in waiting:
-            raise ContractFault(f"`{rule.ref.label}` refers to itself by way of other effects")
-        if rule not in levels:
-            targets = [by_name[name] for name in rule.refers_to if name in by_name]
-            levels[rule] = 1 + max((level(target, (*waiting, rule)) for target in targets), default=-1)
-        return levels[rule]
-
-    for rule in rules:
-        level(rule, ())
+    waiting = list(rules)
+    for level in itertools.count():
+        names = {rule.ref.name for rule in waiting}
+        ready = [rule for rule in waiting if rule.refers_to.isdisjoint(names)]
+        if not ready:
+            break
+        levels |= dict.fromkeys(ready, level)
+        waiting = [rule for rule in waiting if rule not in levels]
+    if waiting:
+        raise ContractFault(f"`{waiting[0].ref.label}` waits for itself: effects refer to each other in a circle")
     return levels
+
+
+_place = operator.attrgetter("observable", "verb", "position", "subject")
+_bucket = operator.attrgetter("observable", "verb")
+
+
+def _runs(changes: Iterable[Change]) -> Iterator[tuple[tuple[str, Verb], list[Change]]]:
+    """The changes by observable and verb; they are in record order."""
+    return ((bucket, list(members)) for bucket, members in itertools.groupby(changes, _bucket))
 
 
 def _in_order(changes: Iterable[Change]) -> list[Change]:
     """Record order: by observable, verb, place; equal places by subject and at last by content."""
-
-    def place(change: Change) -> tuple[str, int, int, str]:
-        return (change.observable, _VERB_ORDER[change.verb], change.position, change.subject)
-
-    ordered = sorted(changes, key=place)
-    places = [place(change) for change in ordered]
+    ordered = sorted(changes, key=_place)
+    places = [_place(change) for change in ordered]
     if any(map(operator.eq, places, places[1:])):
-        ordered.sort(key=lambda change: (place(change), _fingerprint(change)))
-    seen: set[int] = set()
-    for number, change in enumerate(ordered):
-        if id(change) in seen:
-            # Changes are told apart by identity, so one that was handed over twice becomes two.
-            ordered[number] = replace(change)
-        seen.add(id(ordered[number]))
+        runs = [list(members) for _, members in itertools.groupby(ordered, _place)]
+        ordered = [change for run in runs for change in (sorted(run, key=_fingerprint) if len(run) > 1 else run)]
+    if len(set(map(id, ordered))) < len(ordered):
+        # Changes are told apart by identity, so one that was handed over twice becomes two.
+        ordered = [replace(change) for change in ordered]
     return ordered
 
 

@@ -16,23 +16,18 @@ Decisions where the contract leaves room:
   ``{time: run}`` read ISO texts there.
 * ``{generated: next}`` in a text field counts the records whose text is digits only; an empty table begins at 1.
 * ``{generated: unique}`` wants a value: a field left blank was not generated.
-* A regular expression is not tried on more than :data:`REGEX_LIMIT` characters; such a value does not match.
+* A regular expression is not tried on more than :data:`~validators.values.REGEX_LIMIT` characters; such a value does not match.
 """
 
 from __future__ import annotations
 
-import html
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from decimal import Context, Decimal
-from functools import lru_cache
 from typing import Any
-
-import regex
 
 from contracts.schema import (
     AllOf,
@@ -52,22 +47,29 @@ from contracts.schema import (
     TimeRun,
 )
 from validators.changes import Cell, CellState, Change, ContractFault, Kind, Rows
+from validators.values import (
+    MOMENTS,
+    REGEX_LIMIT,
+    as_literal,
+    cell_of_json,
+    day_in,
+    is_blank,
+    is_empty,
+    is_text,
+    moment_in,
+    moment_of,
+    normalised,
+    number_in,
+    number_of,
+    safe_fullmatch,
+    series_number,
+    shown,
+    spelled,
+    text_of,
+)
 
-REGEX_LIMIT = 1 << 20
-"""Longest text, in characters, that a regular expression is tried on."""
-REGEX_SECONDS = 2.0
-"""How long one regular expression may work on one value before the contract is called faulty."""
-
-_TEXTS = frozenset({Kind.TEXT, Kind.VARTEXT})
-_MOMENTS = frozenset({Kind.DATE, Kind.TIME, Kind.DATETIME})
-_ZERO_DATE = "00000000"
-_DECIMAL = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})", re.ASCII)
-_DIGITS = re.compile(r"\d{1,40}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_TIME = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?", re.ASCII)
-_DATETIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)", re.ASCII)
 _OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{8}|\d{4}[./]\d{1,2}[./]\d{1,2}", re.ASCII)
-_TAG = re.compile(r"<(?:!--.*?--|/?[A-Za-z][^<>]{0,1000})>", re.DOTALL)
 _EXACT = Context(prec=2_000)
 _TRUE = frozenset({"true", "1", "t", "y", "yes", "j", "ja"})
 _FALSE = frozenset({"false", "0", "f", "n", "no", "nein"})
@@ -148,36 +150,6 @@ def matches(matcher: Matcher, subject: Subject, context: RunContext) -> bool:
     return _holds(matcher, subject, context) is True
 
 
-def is_empty(cell: Cell) -> bool:
-    """``{is: empty}``: blank, NULL, zero, false or ``00000000``."""
-    if cell.state is CellState.BLANK or cell.state is CellState.NULL:
-        return True
-    value = cell.value
-    if cell.state is CellState.UNDECODABLE:
-        return cell.kind in _MOMENTS and cell.raw == _ZERO_DATE.encode()
-    match cell.kind:
-        case Kind.TEXT | Kind.VARTEXT:
-            text = str(value)
-            return text in ("", _ZERO_DATE) or (cell.kind is Kind.TEXT and not text.strip(" "))
-        case Kind.NUMBER:
-            return isinstance(value, Decimal) and value == 0
-        case Kind.LOGICAL:
-            return value is False
-        case Kind.BINARY:
-            return isinstance(value, bytes) and not value.strip(b"\0")
-        case _:
-            return False
-
-
-def is_blank(cell: Cell) -> bool:
-    """``{is: blank}``: nothing entered; zero for types that have no blank; never NULL."""
-    if cell.state is not CellState.VALUE:
-        return cell.state is CellState.BLANK
-    if cell.kind in _TEXTS:
-        return cell.value == "" or (cell.kind is Kind.TEXT and not str(cell.value).strip(" "))
-    return not cell.has_blank and is_empty(cell)
-
-
 def is_changed(subject: Subject) -> bool:
     """Whether the field differs between before and after; a field that is on one side only does."""
     if subject.changed is not None:
@@ -224,10 +196,10 @@ def _literal(literal: bool | int | Decimal | str, cell: Cell, subject: Subject, 
         return False
     if isinstance(literal, bool):
         return cell.kind is Kind.LOGICAL and cell.value is literal
-    if cell.kind in _TEXTS:
+    if is_text(cell):
         if not isinstance(literal, str):
-            return not subject.strict and _text(cell) == str(literal)
-        return _text(cell) == (literal.rstrip(" ") if cell.kind is Kind.TEXT else literal)
+            return not subject.strict and text_of(cell) == str(literal)
+        return text_of(cell) == (literal.rstrip(" ") if cell.kind is Kind.TEXT else literal)
     if cell.state is CellState.BLANK:
         return False
     if cell.kind is Kind.NUMBER:
@@ -235,7 +207,7 @@ def _literal(literal: bool | int | Decimal | str, cell: Cell, subject: Subject, 
             number = None if subject.strict else number_of(literal)
             return number is not None and cell.value == number
         return cell.value == literal
-    if cell.kind in _MOMENTS and isinstance(literal, str):
+    if cell.kind in MOMENTS and isinstance(literal, str):
         moment = moment_of(literal, cell.kind)
         return moment is not None and cell.value == moment
     return False
@@ -252,14 +224,14 @@ def _is(matcher: Is, cell: Cell, _: Subject, __: RunContext) -> bool:
 
 
 def _regex(matcher: Regex, cell: Cell, subject: Subject, _: RunContext) -> bool:
-    text = _spelling(cell, strict=subject.strict)
+    text = spelled(cell, strict=subject.strict)
     if text is None or len(text) > REGEX_LIMIT:
         return False
     return safe_fullmatch(matcher.regex, text)
 
 
 def _number_near(matcher: NumberNear, cell: Cell, subject: Subject, _: RunContext) -> bool:
-    number = _number_in(cell, strict=subject.strict)
+    number = number_in(cell, strict=subject.strict)
     if number is None:
         return False
     bound = matcher.tolerance or Decimal(0)
@@ -270,29 +242,29 @@ def _number_near(matcher: NumberNear, cell: Cell, subject: Subject, _: RunContex
 
 def _between(matcher: Between, cell: Cell, subject: Subject, _: RunContext) -> bool:
     low, high = matcher.between
-    if cell.state is not CellState.VALUE and cell.kind not in _TEXTS:
+    if cell.state is not CellState.VALUE and not is_text(cell):
         return False
     if cell.kind is Kind.NUMBER or (isinstance(low, int | Decimal) and isinstance(high, int | Decimal)):
-        number = _number_in(cell, strict=subject.strict)
+        number = number_in(cell, strict=subject.strict)
         bounds = [number_of(end) if isinstance(end, str) and not subject.strict else end for end in (low, high)]
         if number is None or any(end is None or isinstance(end, str) for end in bounds):
             return False
         return bool(bounds[0] <= number <= bounds[1])  # type: ignore[operator]
     if not isinstance(low, str) or not isinstance(high, str):
         return False
-    if cell.kind in _TEXTS:
-        text = _text(cell)
+    if is_text(cell):
+        text = text_of(cell)
         return text is not None and low <= text <= high
     return _moment_at_least(cell, low) and _moment_at_most(cell, high)
 
 
 def _date_today(_: DateToday, cell: Cell, __: Subject, context: RunContext) -> bool:
-    day = _day_in(cell)
+    day = day_in(cell)
     return day is not None and context.started.date() <= day <= context.ended.date()
 
 
 def _time_run(_: TimeRun, cell: Cell, __: Subject, context: RunContext) -> bool:
-    value = _moment_in(cell)
+    value = moment_in(cell)
     if value is None:
         return False
     # What a field keeps is cut to its resolution, so the run's ends are cut likewise.
@@ -313,7 +285,7 @@ def _time_run(_: TimeRun, cell: Cell, __: Subject, context: RunContext) -> bool:
 
 
 def _text_like(matcher: TextLike, cell: Cell, _: Subject, __: RunContext) -> bool:
-    text = _text(cell)
+    text = text_of(cell)
     if text is None:
         return False
     wanted = matcher.text.rstrip(" ") if cell.kind is Kind.TEXT else matcher.text
@@ -342,24 +314,24 @@ def _generated(matcher: Generated, cell: Cell, subject: Subject, context: RunCon
     number = series_number(cell)
     if number is None or number != highest + subject.ordinal:
         return False
-    if cell.kind not in _TEXTS or spelling is None:
+    if not is_text(cell) or spelling is None:
         return True
-    return _text(cell) == _next_spelling(spelling, highest + subject.ordinal)
+    return text_of(cell) == _next_spelling(spelling, highest + subject.ordinal)
 
 
 def _returned(matcher: Returned, cell: Cell, subject: Subject, context: RunContext) -> bool:
     if matcher.returned not in context.returned:
         return False
-    return _equals(cell_of_json(context.returned[matcher.returned]), cell, subject, context)
+    return equals(cell_of_json(context.returned[matcher.returned]), cell, subject, context)
 
 
 def _field_of(matcher: FieldOf, cell: Cell, subject: Subject, context: RunContext) -> bool:
     other = claimed_cell(matcher, context)
-    return other is not None and _equals(other, cell, subject, context)
+    return other is not None and equals(other, cell, subject, context)
 
 
-def _equals(wanted: Cell, cell: Cell, subject: Subject, context: RunContext) -> bool:
-    """Whether ``cell`` holds what ``wanted`` holds, compared as a literal would be."""
+def equals(wanted: Cell, cell: Cell, subject: Subject, context: RunContext) -> bool:
+    """Whether ``cell`` holds what ``wanted`` holds, compared as a literal would be; the subject tells how strictly."""
     if wanted.state is CellState.UNDECODABLE:
         return False
     if wanted.state is CellState.NULL or cell.state is CellState.NULL:
@@ -367,16 +339,16 @@ def _equals(wanted: Cell, cell: Cell, subject: Subject, context: RunContext) -> 
     if wanted.state is CellState.BLANK and cell.state is CellState.BLANK:
         return True
     if subject.strict:
-        if wanted.kind in _TEXTS and cell.kind in _TEXTS:
+        if is_text(wanted) and is_text(cell):
             # Trailing blanks of fixed-width text are no part of what it says.
-            return _text(wanted) == (_text(cell) or "").rstrip(" " if wanted.kind is Kind.TEXT else "")
-        if wanted.kind in _MOMENTS and cell.kind in _TEXTS and wanted.state is CellState.VALUE:
-            text = _text(cell) or ""
+            return text_of(wanted) == (text_of(cell) or "").rstrip(" " if wanted.kind is Kind.TEXT else "")
+        if wanted.kind in MOMENTS and is_text(cell) and wanted.state is CellState.VALUE:
+            text = text_of(cell) or ""
             return wanted.value == moment_of(text, wanted.kind)
         return wanted.kind is cell.kind and wanted.state is cell.state and wanted.value == cell.value
-    if wanted.kind is cell.kind and wanted.kind not in _TEXTS:
+    if wanted.kind is cell.kind and not is_text(wanted):
         return wanted.state is cell.state and wanted.value == cell.value
-    literal = _as_literal(wanted)
+    literal = as_literal(wanted)
     return literal is not None and _literal(literal, cell, subject, context)
 
 
@@ -402,44 +374,6 @@ _TESTS: dict[type, _Test] = {
 # --- reading values -------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4096)
-def number_of(text: str) -> Decimal | None:
-    """The number a plain decimal text stands for (surrounding blanks allowed), or ``None``."""
-    text = text.strip(" ")
-    return Decimal(text) if _DECIMAL.fullmatch(text) else None
-
-
-@lru_cache(maxsize=4096)
-def moment_of(text: str, kind: Kind) -> date | time | datetime | None:
-    """The date, time or date-and-time an ISO text stands for in a field of that kind, or ``None``."""
-    try:
-        if kind is Kind.DATE:
-            return date.fromisoformat(text) if _DATE.fullmatch(text) else None
-        if kind is Kind.TIME:
-            return time.fromisoformat(text) if _TIME.fullmatch(text) else None
-        if _DATE.fullmatch(text):
-            return datetime.combine(date.fromisoformat(text), time())
-        parts = _DATETIME.fullmatch(text)
-        return datetime.fromisoformat(f"{parts[1]}T{parts[2]}") if parts else None
-    except ValueError:
-        return None
-
-
-def cell_of_json(value: Any) -> Cell:
-    """A JSON value as a cell; lists and objects hold no single value and count as undecodable."""
-    if value is None:
-        return Cell(Kind.VARTEXT, state=CellState.NULL)
-    if isinstance(value, bool):
-        return Cell(Kind.LOGICAL, value)
-    if isinstance(value, str):
-        return Cell(Kind.VARTEXT, value) if value else Cell(Kind.VARTEXT, state=CellState.BLANK)
-    if isinstance(value, int | Decimal):
-        return Cell(Kind.NUMBER, Decimal(value), has_blank=False)
-    if isinstance(value, float):
-        return Cell(Kind.NUMBER, Decimal(repr(value)), has_blank=False)
-    return Cell(Kind.BINARY, state=CellState.UNDECODABLE, hint="a list or an object is no single value")
-
-
 def claimed_cell(matcher: FieldOf, context: RunContext) -> Cell | None:
     """The cell that ``{field: effect.FIELD}`` speaks of: after the run, or before it for what is gone.
 
@@ -456,136 +390,6 @@ def claimed_cell(matcher: FieldOf, context: RunContext) -> Cell | None:
     if row is None or matcher.name not in row:
         raise ContractFault(f"`{{field: {matcher.field}}}`: `{change.observable}` has no field {matcher.name}")
     return row[matcher.name]
-
-
-def series_number(cell: Cell) -> int | None:
-    """The whole number a cell holds, for ``{generated: next}``: digits only in text, blanks around them allowed."""
-    if cell.state is not CellState.VALUE:
-        return None
-    if isinstance(cell.value, Decimal):
-        value = cell.value
-        return (
-            int(value) if value.is_finite() and value.adjusted() < 40 and value == value.to_integral_value() else None
-        )
-    if cell.kind in _TEXTS:
-        text = str(cell.value).strip(" ")
-        return int(text) if _DIGITS.fullmatch(text) else None
-    return None
-
-
-def safe_fullmatch(pattern: str, text: str) -> bool:
-    """Whether the whole text matches, within :data:`REGEX_SECONDS`.
-
-    Raises:
-        ContractFault: The pattern needs too long, or is none.
-    """
-    return _within_time(pattern, lambda compiled: compiled.fullmatch(text, timeout=REGEX_SECONDS))
-
-
-def safe_search(pattern: str, text: str) -> bool:
-    """Like :func:`safe_fullmatch`, anywhere in the text (as JSON Schema's ``pattern`` asks)."""
-    return _within_time(pattern, lambda compiled: compiled.search(text, timeout=REGEX_SECONDS))
-
-
-def _within_time(pattern: str, attempt: Callable[[regex.Pattern[str]], object]) -> bool:
-    try:
-        return attempt(_compiled(pattern)) is not None
-    except TimeoutError:
-        raise ContractFault(
-            f"the regular expression /{shown(pattern, 80)}/ does not come to an end within {REGEX_SECONDS:g} s; "
-            "write it without repetitions inside repetitions"
-        ) from None
-    except regex.error as error:
-        raise ContractFault(f"/{shown(pattern, 80)}/ is not a regular expression: {error}") from None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> regex.Pattern[str]:
-    return regex.compile(pattern)
-
-
-def normalised(text: str, normalisations: list[Any]) -> str:
-    """The text after the named normalisations, always applied in the same order.
-
-    ``html``: tags and comments removed, character references resolved; ``unicode``: NFKC; ``case``: case folded;
-    ``whitespace``: runs of white space become one blank, none at the ends.
-    """
-    if "html" in normalisations:
-        text = html.unescape(_TAG.sub(" " if "whitespace" in normalisations else "", text))
-    if "unicode" in normalisations:
-        text = unicodedata.normalize("NFKC", text)
-    if "case" in normalisations:
-        text = text.casefold()
-        if "unicode" in normalisations:
-            text = unicodedata.normalize("NFKC", text)
-    return " ".join(text.split()) if "whitespace" in normalisations else text
-
-
-def _text(cell: Cell) -> str | None:
-    """The text of a text field, as it counts; ``None`` for other fields and for NULL."""
-    if cell.kind not in _TEXTS or cell.state is CellState.NULL or cell.state is CellState.UNDECODABLE:
-        return None
-    if cell.state is CellState.BLANK:
-        return ""
-    text = str(cell.value)
-    return text.rstrip(" ") if cell.kind is Kind.TEXT else text
-
-
-def _spelling(cell: Cell, *, strict: bool) -> str | None:
-    """What a regular expression looks at: text as it counts, numbers in full, dates and times in ISO form."""
-    if strict or cell.kind in _TEXTS:
-        return _text(cell)
-    literal = _as_literal(cell)
-    if isinstance(literal, bool):
-        return "true" if literal else "false"
-    if isinstance(literal, Decimal):
-        return format(literal, "f") if literal.is_finite() and abs(literal.adjusted()) < 400 else None
-    return None if literal is None else str(literal)
-
-
-def _as_literal(cell: Cell) -> bool | Decimal | str | None:
-    """The literal that would be written for the cell's value."""
-    if cell.kind in _TEXTS:
-        return _text(cell)
-    value = cell.value if cell.state is CellState.VALUE else None
-    if isinstance(value, bool | Decimal):
-        return value
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, date | time) else None
-
-
-def _number_in(cell: Cell, *, strict: bool) -> Decimal | None:
-    """A finite number: of a numeric field, or spelt in a text field."""
-    if cell.state is not CellState.VALUE:
-        return None
-    if isinstance(cell.value, Decimal):
-        return cell.value if cell.value.is_finite() else None
-    return number_of(cell.value) if isinstance(cell.value, str) and not strict else None
-
-
-def _moment_in(cell: Cell) -> datetime | time | None:
-    if cell.state is not CellState.VALUE:
-        return None
-    if isinstance(cell.value, datetime | time):
-        return cell.value
-    if isinstance(cell.value, str):
-        text = cell.value.strip()
-        clock = moment_of(text, Kind.TIME)
-        if isinstance(clock, time):
-            return clock
-        moment = moment_of(text, Kind.DATETIME) if not _DATE.fullmatch(text) else None
-        return moment if isinstance(moment, datetime) else None
-    return None
-
-
-def _day_in(cell: Cell) -> date | None:
-    if cell.state is not CellState.VALUE:
-        return None
-    value = moment_of(cell.value.strip(), Kind.DATETIME) if isinstance(cell.value, str) else cell.value
-    if isinstance(value, datetime):
-        return value.date()
-    return value if isinstance(value, date) else None
 
 
 def _cut(moment: datetime, *, to_minute: bool) -> datetime:
@@ -635,7 +439,7 @@ def highest_before(observable: str, field: str, context: RunContext) -> tuple[in
             number = None if cell is None else series_number(cell)
             if cell is None or number is None or number < highest:
                 continue
-            text = _text(cell)
+            text = text_of(cell)
             if number > highest or spelling is None or (text is not None and len(text) > len(spelling)):
                 highest, spelling = number, text
         context._memo[key] = (highest, spelling)
@@ -664,7 +468,7 @@ def _live_counts(subject: Subject, context: RunContext) -> Counter[Any]:
 def _unique_key(cell: Cell) -> Any:
     if cell.state is not CellState.VALUE:
         return (cell.state, cell.raw)
-    text = _text(cell)
+    text = text_of(cell)
     if text is not None:
         return text
     return str(cell.value) if isinstance(cell.value, Decimal) and not cell.value.is_finite() else cell.value
@@ -677,7 +481,7 @@ def cell_key(cell: Cell) -> Any:
     """A key such that every literal that holds of the cell has it among its :func:`literal_keys`."""
     if cell.state is CellState.NULL or cell.state is CellState.UNDECODABLE:
         return cell.state
-    text = _text(cell)
+    text = text_of(cell)
     if text is not None:
         return text.rstrip(" ")
     value = cell.value
@@ -700,19 +504,13 @@ def literal_keys(matcher: Matcher) -> frozenset[Any] | None:
         return frozenset({Decimal(matcher), str(matcher)})
     if isinstance(matcher, str):
         # A date-and-time with an offset equals the same moment with another one, and hashes alike.
-        moments = [moment_of(matcher, kind) for kind in _MOMENTS]
+        moments = [moment_of(matcher, kind) for kind in MOMENTS]
         values = [matcher.rstrip(" "), number_of(matcher), *moments]
         return frozenset(value for value in values if value is not None)
     return None
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
-
-
-def shown(text: str, limit: int = 120) -> str:
-    """A hostile text on one line: bounded, control and direction characters replaced by ``�``."""
-    cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return "".join("�" if unicodedata.category(sign)[0] == "C" else sign for sign in cut)
 
 
 def _quoted(value: bool | int | Decimal | str) -> str:
@@ -793,9 +591,9 @@ def hint(matcher: Matcher, cell: Cell | None) -> str:
         return ""
     if cell.state is CellState.UNDECODABLE:
         return cell.hint or "these bytes are no value of the field's type"
-    if isinstance(matcher, Regex) and len(_spelling(cell, strict=False) or "") > REGEX_LIMIT:
+    if isinstance(matcher, Regex) and len(spelled(cell, strict=False) or "") > REGEX_LIMIT:
         return f"longer than {REGEX_LIMIT} characters: regular expressions are not tried on that"
-    if isinstance(matcher, str) and cell.kind in _MOMENTS and moment_of(matcher, cell.kind) is None:
+    if isinstance(matcher, str) and cell.kind in MOMENTS and moment_of(matcher, cell.kind) is None:
         if cell.kind is Kind.TIME:
             return "times are written 14:30:00"
         if cell.kind is Kind.DATETIME:
@@ -811,6 +609,6 @@ def hint(matcher: Matcher, cell: Cell | None) -> str:
         return "a logical field; write true or false without quotes"
     if isinstance(matcher, bool) and cell.kind is not Kind.LOGICAL:
         return "not a logical field; `{boolean: …}` reads such words"
-    if isinstance(matcher, int | Decimal) and cell.kind in _TEXTS and number_of(_text(cell) or "") == matcher:
+    if isinstance(matcher, int | Decimal) and is_text(cell) and number_of(text_of(cell) or "") == matcher:
         return "a text field: the number is spelt differently there; quote it as it is stored"
     return ""

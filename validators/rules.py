@@ -47,13 +47,10 @@ from validators.matchers import (
     describe,
     highest_before,
     hint,
-    is_empty,
     literal_keys,
     matches,
-    normalised,
-    series_number,
-    shown,
 )
+from validators.values import is_empty, normalised, series_number, shown
 
 _TOTAL = frozenset({Verb.INSERTED, Verb.UPDATED, Verb.UNDELETED})
 """Row verbs whose effects speak of every field."""
@@ -243,7 +240,7 @@ class Lookup:
     def __init__(self, *, either_side: bool = False) -> None:
         self._either = either_side
         self._always: list[int] = []
-        self._tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
+        self._tables: dict[tuple[str, str], tuple[str, str, dict[Any, list[int]]]] = {}
 
     def add(self, number: int, specs: Sequence[_Spec] | None) -> None:
         """Adds a rule that fits only changes for which one of ``specs`` holds (``None``: any change)."""
@@ -251,26 +248,27 @@ class Lookup:
             self._always.append(number)
             return
         for spec in specs:
-            table = self._tables.setdefault((spec.where, spec.field), {})
+            _, _, table = self._tables.setdefault((spec.where, spec.field), (spec.where, spec.field, {}))
             for key in spec.keys:
                 table.setdefault(key, []).append(number)
 
     def of(self, change: Change) -> list[int]:
         """The numbers of the rules, ascending."""
-        found: set[int] = set()
+        found: list[int] | None = None
         path: list[str] = []
-        for (where, name), table in self._tables.items():
-            key: Any = None
+        for where, name, table in self._tables.values():
             if where in _SIDES:
                 row = _row(change, where, either=self._either)
                 cell = row.get(name) if row is not None else None
-                key = cell_key(cell) if cell is not None else None
+                hits = table.get(cell_key(cell)) if cell is not None else None
             else:
                 path = path or fold(change.subject).split("\\")
-                key = _path_key(path, where, name)
-            if hits := table.get(key):
-                found.update(hits)
-        return sorted({*found, *self._always}) if found else self._always
+                hits = table.get(_path_key(path, where, name))
+            if hits:
+                found = hits if found is None else [*found, *hits]
+        if found is None:
+            return self._always
+        return sorted({*found, *self._always}) if len(found) > 1 or self._always else found
 
 
 def _path_key(path: list[str], where: str, name: str) -> Any:
@@ -453,9 +451,7 @@ class Fitting:
             return False
         match content:
             case FileSha256():
-                found = change.after.get("sha256")
-                text = str(found.value) if found is not None else hashlib.sha256(_bytes(change)).hexdigest()
-                return text.lower() == content.sha256
+                return _sha256(change, change.after) == content.sha256
             case FileSize():
                 return matches(content.size, Subject(_size(change, change.after)), self.context)
             case FileText():
@@ -467,10 +463,13 @@ class Fitting:
     def _content_misfit(self, content: Any, change: Change) -> Misfit:
         matcher: Matcher
         match content:
-            case FileSha256():
-                found = change.after.get("sha256") if change.after is not None else None
-                text = found.display() if found is not None else hashlib.sha256(change.content or b"").hexdigest()
-                return Misfit("content", f"SHA-256 {content.sha256}", text, empty=change.content == b"")
+            case FileSha256() if change.after is not None:
+                return Misfit(
+                    "content",
+                    f"SHA-256 {content.sha256}",
+                    f"SHA-256 {shown(_sha256(change, change.after))}",
+                    empty=is_empty(_size(change, change.after)),
+                )
             case FileSize() if change.after is not None:
                 matcher, cell = content.size, _size(change, change.after)
             case FileText():
@@ -491,6 +490,13 @@ def _bytes(change: Change) -> bytes:
         why = change.content_missing or "its content was not kept"
         raise Unreadable(f"{change.observable}: {shown(change.subject)}: {why}")
     return change.content
+
+
+def _sha256(change: Change, after: Row) -> str:
+    """The hash as it was taken with the snapshot, else of the content that was kept."""
+    cell = after.get("sha256")
+    known = cell is not None and cell.state is CellState.VALUE and cell.value
+    return str(known).lower() if known else hashlib.sha256(_bytes(change)).hexdigest()
 
 
 def _size(change: Change, after: Row) -> Cell:

@@ -27,8 +27,32 @@ class WineGuest:
         self._resident: _Resident | None = None
         self._lock = threading.Lock()
         self._ids = count(1)
+        self._warm: int | None = None
         self._started: list[socket.socket] = []
         """Control sockets of started programs: held open, since closing one would end its program."""
+
+    def warm_up(self) -> None:
+        """Makes Wine start its services, with a program that needs no screen and waits until the resident probe is there.
+
+        Services end with the last ordinary program, so it must outlive its purpose.
+
+        Raises:
+            Unreadable: It could not be started.
+            GuestLost: The sandbox is gone.
+        """
+        stdin, self._warm = os.pipe2(os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            argv = [self._loader, self._probe_path, "hash", "--list", "-"]
+            self._started.append(self._sandbox.spawn(argv, stdin=stdin, stdout=null, stderr=null))
+        finally:
+            os.close(stdin)
+            os.close(null)
+
+    def _end_warm_up(self) -> None:
+        if self._warm is not None:
+            os.close(self._warm)
+            self._warm = None
 
     def probe(self, *argv: str, timeout: float = 30.0) -> ProbeResult:
         """See :meth:`Guest.probe`. The resident probe is started anew once when it has died; its commands only read."""
@@ -46,6 +70,7 @@ class WineGuest:
                     if attempt == 2 or time.monotonic() >= deadline:
                         raise
                 else:
+                    self._end_warm_up()
                     return parse(answer, expect_id=request)
             raise AssertionError("unreachable")
 
@@ -92,6 +117,7 @@ class WineGuest:
 
     def close(self) -> None:
         """Lets go of everything inside; the sandbox is ended by its owner."""
+        self._end_warm_up()
         if self._resident is not None:
             self._resident.close()
         for control in self._started:

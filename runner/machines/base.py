@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contracts.schema import SetupStep, StartProgram
@@ -143,15 +144,43 @@ class MachineProvider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A machine that is there: in use by a living runner, or left by a dead one."""
+    """Something of ours that is there: in use by a living runner, or left by a dead one.
 
-    provider: str
-    machine: str
+    Attributes:
+        name: The machine's id, or what else it is.
+        campaign: Of its tag.
+        run: Of its tag.
+        runner_pid: The process that made it; 0 where that is not recorded.
+        alive: Whether that process still holds its lock.
+        folder: Where it lies.
+    """
+
+    name: str
     campaign: str
     run: str
     runner_pid: int
     alive: bool
     folder: Path
+
+
+def lock(path: Path) -> IO[str] | None:
+    """Takes a lock that lasts as long as its holder lives; ``None``: another process holds it."""
+    file = path.open("a")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    return file
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process, a living one, holds the lock."""
+    held = lock(path)
+    if held is None:
+        return True
+    held.close()
+    return False
 
 
 def home() -> Path:
@@ -181,8 +210,3 @@ def provider(name: str) -> MachineProvider:
     if not isinstance(made, MachineProvider):
         raise MachineError(f"plug-in {name!r} is no machine provider: prepare, leftovers and reap are needed")
     return made
-
-
-def known(mapping: Mapping[str, object]) -> str:
-    """The names in a mapping, for an error message."""
-    return ", ".join(sorted(mapping)) or "none"

@@ -9,7 +9,6 @@ leftover.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -29,7 +28,7 @@ from runner.guests.base import GuestLost, GuestNotFound, Unreadable
 from runner.guests.windows import wait_for_window
 from runner.guests.wine import WineGuest
 from runner.machines import wine_base
-from runner.machines.base import Freshness, Leftover, MachineError, SetupError, Tag, home
+from runner.machines.base import Freshness, Leftover, MachineError, SetupError, Tag, home, is_locked, lock
 from runner.machines.images import Image
 from runner.machines.sandbox import Overlay, Sandbox, overlay_works
 from runner.machines.xserver import XServer
@@ -71,28 +70,28 @@ class WineProvider:
                 about = json.loads((folder / "machine.json").read_text())
                 found.append(
                     Leftover(
-                        "wine", folder.name, str(about["campaign"]), str(about["run"]), int(about["runner"]),
-                        _is_locked(folder / "lock"), folder,
+                        folder.name, str(about["campaign"]), str(about["run"]), int(about["runner"]),
+                        is_locked(folder / "lock"), folder,
                     )
                 )  # fmt: skip
+        for folder in sorted(home().glob(f"*/*{wine_base.UNFINISHED}")):
+            if not is_locked(folder.with_suffix(".lock")):
+                found.append(Leftover(folder.name, "cache", folder.parent.name, 0, alive=False, folder=folder))
         return found
 
     def reap(self, leftover: Leftover) -> None:
         """See :meth:`MachineProvider.reap`. Processes are found by the machine's own folder on their command lines."""
-        lock = _lock(leftover.folder / "lock")
-        if lock is None:
-            raise MachineError(f"{leftover.machine} is in use by the runner {leftover.runner_pid}")
-        with lock:
+        building = leftover.folder.suffix == wine_base.UNFINISHED
+        held = lock(leftover.folder.with_suffix(".lock") if building else leftover.folder / "lock")
+        if held is None:
+            raise MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
+        with held:
             for pid in _processes_of(leftover.folder):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             deadline = time.monotonic() + 10
             while _processes_of(leftover.folder) and time.monotonic() < deadline:
                 time.sleep(0.02)
-            about = json.loads((leftover.folder / "machine.json").read_text())
-            scratch = about.get("scratch")
-            if isinstance(scratch, str) and (Path(scratch) / ".legacyproof-unfinished").is_file():
-                _remove(Path(scratch))
             _remove(leftover.folder)
 
 
@@ -131,15 +130,10 @@ class WineCheckpoint:
             if wine_base.checked_seal(layer, layer.parent / "seal.json").contents != digest:
                 raise MachineError(f"{layer} is no longer the set-up that this checkpoint was made from")
 
-    def clone(self, tag: Tag, *, scratch: Path | None = None) -> WineMachine:
-        """See :meth:`Checkpoint.clone`.
-
-        Args:
-            tag: Whose the machine is.
-            scratch: The run's unfinished folder, removed with the machine if the runner dies.
-        """
+    def clone(self, tag: Tag) -> WineMachine:
+        """See :meth:`Checkpoint.clone`."""
         self.verify()
-        machine = WineMachine(self, tag, scratch=scratch)
+        machine = WineMachine(self, tag)
         try:
             machine.boot()
         except BaseException:
@@ -151,7 +145,7 @@ class WineCheckpoint:
 class WineMachine:
     """One embedded machine (see :class:`runner.machines.base.Machine`)."""
 
-    def __init__(self, checkpoint: WineCheckpoint, tag: Tag, *, scratch: Path | None = None) -> None:
+    def __init__(self, checkpoint: WineCheckpoint, tag: Tag) -> None:
         self.id = f"wine-{secrets.token_hex(6)}"
         self.tag = tag
         self.timings: dict[str, float] = {}
@@ -163,14 +157,11 @@ class WineMachine:
         self._guest: WineGuest | None = None
         self._freshness: Freshness | None = None
         self.folder.mkdir(parents=True)
-        held = _lock(self.folder / "lock")
+        held = lock(self.folder / "lock")
         if held is None:
             raise MachineError(f"{self.folder} is in use")
         self._held: IO[str] = held
-        about = {
-            "tag": "legacyproof", "campaign": tag.campaign, "run": tag.run, "runner": os.getpid(),
-            "scratch": None if scratch is None else str(scratch.absolute()),
-        }  # fmt: skip
+        about = {"tag": "legacyproof", "campaign": tag.campaign, "run": tag.run, "runner": os.getpid()}
         (self.folder / "machine.json").write_text(json.dumps(about) + "\n")
 
     @property
@@ -227,9 +218,10 @@ class WineMachine:
             hostname="PRAXIS",
             log=self.folder / "sandbox.log",
         )
+        self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE)
+        self._guest.warm_up()  # while the X server starts
         self._screen.wait()
         self.timings["clone"] = time.monotonic() - begun
-        self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE)
         try:
             self._freshness = self._prove()
         except (Unreadable, GuestNotFound, GuestLost) as error:
@@ -312,25 +304,20 @@ def _with_setup(base: WineCheckpoint, setup: Sequence[SetupStep], folder: Path) 
     digest = hashlib.sha256(f"{base.digest} {mode}".encode())
     for step, data in zip(setup, copies, strict=True):
         digest.update(step.model_dump_json(by_alias=True).encode() + b"\0" + hashlib.sha256(data).digest())
+
+    def fill(layer: Path) -> None:
+        machine = base.clone(Tag("set-up", digest.hexdigest()[:32]))
+        try:
+            for step, data in zip(setup, copies, strict=True):
+                _do(machine.guest, step, data)
+            machine.settle_to_disk()
+            (machine.folder / ("upper" if mode == "overlay" else "drive")).rename(layer)
+        finally:
+            machine.discard()
+
     kept = home() / "checkpoints" / digest.hexdigest()[:32]
-    with wine_base.locked(kept.with_suffix(".lock")):
-        if not kept.is_dir():
-            unfinished = kept.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            machine = base.clone(Tag("set-up", digest.hexdigest()[:32]))
-            try:
-                for step, data in zip(setup, copies, strict=True):
-                    _do(machine.guest, step, data)
-                machine.settle_to_disk()
-                made = machine.folder / ("upper" if mode == "overlay" else "drive")
-                made.rename(unfinished / "layer")
-            finally:
-                machine.discard()
-            wine_base.seal(unfinished / "layer", unfinished / "seal.json", about={"base": base.digest})
-            unfinished.rename(kept)
-        seal = wine_base.checked_seal(kept / "layer", kept / "seal.json")
-    return WineCheckpoint(base.image, base.prefix, base.base, ((kept / "layer", seal.contents),))
+    layer, seal = wine_base.sealed(kept, "layer", fill, about={"base": base.digest})
+    return WineCheckpoint(base.image, base.prefix, base.base, ((layer, seal.contents),))
 
 
 def _copies(setup: Sequence[SetupStep], folder: Path) -> list[bytes]:
@@ -365,24 +352,6 @@ def _machines() -> Path:
     folder = home() / "machines"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def _lock(path: Path) -> IO[str] | None:
-    file = path.open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
-
-
-def _is_locked(path: Path) -> bool:
-    held = _lock(path)
-    if held is None:
-        return True
-    held.close()
-    return False
 
 
 def _processes_of(folder: Path) -> list[int]:

@@ -25,6 +25,8 @@ from runner.machines.base import MachineError, home
 from runner.machines.images import FOLDER, Image, Program, sources
 from runner.machines.sandbox import Sandbox
 
+UNFINISHED = ".unfinished"
+"""Suffix of folders that are being filled; under a free lock they are leftovers."""
 RECIPE = 1
 """Raised whenever this module builds bases differently."""
 WINE = Path("/usr/lib/wine/wine64")
@@ -216,27 +218,47 @@ def build(image: Image, *, say: Callable[[str], None]) -> tuple[Path, Seal]:
         MachineError: It could not be built, or the base in the cache is damaged.
     """
     key = fingerprint(image)
-    folder = home() / "images" / key[:32]
+
+    def fill(prefix: Path) -> None:
+        say(f"building the image {image.manifest.name} (once, about half a minute)")
+        try:
+            _fill(prefix, image)
+        except TimeoutError as error:
+            raise MachineError(f"the image {image.manifest.name} could not be built: {error}") from None
+
+    return sealed(home() / "images" / key[:32], "prefix", fill, about={"image": image.manifest.name, "key": key})
+
+
+def sealed(folder: Path, part: str, fill: Callable[[Path], None], *, about: Mapping[str, str]) -> tuple[Path, Seal]:
+    """A folder of the cache: filled and sealed by the first who asks for it, checked for everyone.
+
+    Args:
+        folder: Its place in the cache.
+        part: Name of the sealed folder within.
+        fill: Makes that folder; whatever it leaves is removed if it fails.
+        about: What the seal says beside the hashes.
+
+    Raises:
+        MachineError: What is there is damaged.
+    """
     with locked(folder.with_suffix(".lock")):
         if not folder.is_dir():
-            say(f"building the image {image.manifest.name} (once, about half a minute)")
-            unfinished = folder.with_suffix(".unfinished")
+            unfinished = folder.with_suffix(UNFINISHED)
             shutil.rmtree(unfinished, ignore_errors=True)
-            (unfinished / "prefix").mkdir(parents=True)
+            unfinished.mkdir(parents=True)
             try:
-                _fill(unfinished, image)
-                seal(unfinished / "prefix", unfinished / "seal.json", about={"image": image.manifest.name, "key": key})
+                fill(unfinished / part)
+                seal(unfinished / part, unfinished / "seal.json", about=about)
                 unfinished.rename(folder)
-            except TimeoutError as error:
-                raise MachineError(f"the image {image.manifest.name} could not be built: {error}") from None
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
-        return folder / "prefix", checked_seal(folder / "prefix", folder / "seal.json")
+        return folder / part, checked_seal(folder / part, folder / "seal.json")
 
 
-def _fill(folder: Path, image: Image) -> None:
-    prefix = folder / "prefix"
-    sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=folder / "build.log")
+def _fill(prefix: Path, image: Image) -> None:
+    prefix.mkdir()
+    log = prefix.with_name("build.log")
+    sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=log)
     try:
         _wine(sandbox, "wineboot", "--init")
         fonts = prefix / "drive_c" / "windows" / "Fonts"

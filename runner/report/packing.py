@@ -102,6 +102,6 @@ class _Packer:
         deflate = self._primed.copy()
         packed = base64.b64encode(deflate.compress(body.encode()) + deflate.flush()).decode()
         return (
-            "<noscript><p>The details of this run are stored compressed; showing them needs JavaScript.</p></noscript>"
-            f'<div id="packed" hidden>{packed}</div><script src="../dictionary.js"></script>'
+            "<noscript><p>The details are stored compressed and need JavaScript.</p></noscript>"
+            f'<div id="packed" hidden>{packed}</div><script src="../data/dictionary.js"></script>'
         )

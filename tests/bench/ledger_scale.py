@@ -79,7 +79,11 @@ def _row(name: str, number: str, last: int) -> dict[str, Cell]:
 
 
 def _file(path: str) -> dict[str, Cell]:
-    return {"path": Cell(Kind.VARTEXT, path), "size": Cell(Kind.NUMBER, Decimal(10)), "sha256": Cell(Kind.VARTEXT, "00")}
+    return {
+        "path": Cell(Kind.VARTEXT, path),
+        "size": Cell(Kind.NUMBER, Decimal(10)),
+        "sha256": Cell(Kind.VARTEXT, "00"),
+    }
 
 
 def _seconds(count: int) -> float:

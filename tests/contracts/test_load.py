@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from contracts.load import ContractError, load_contract, load_text, read_model
 from contracts.problems import MAX_PROBLEMS
@@ -68,10 +68,10 @@ _LOG = "path: 'DSWIN.LOG'"
         (("{generated: next}", "{regex: '(a'}"), "'(a'", "effects.expect[0].fields.PATNR.regex: not a regular expression: missing )"),
         (("{generated: next}", "{is: any}"), "{is: any}", "effects.expect[0].fields.PATNR: `{is: any}` accepts everything: say `because: …` beside it"),
         (("{generated: next}", "null"), "null", "effects.expect[0].fields.PATNR: no value stands here; a field that is NULL is written `{is: null}`, an empty one `{is: empty}`"),
-        (("{generated: next}", ""), "\n        ANGELEGT", "effects.expect[0].fields.PATNR: no value stands here"),
+        (("{generated: next}", ""), "PATNR: \n", "effects.expect[0].fields.PATNR: no value stands here"),
         (("{generated: next}", "{field: NAME}"), "NAME}", "effects.expect[0].fields.PATNR.field: the text `NAME` is no reference; write `effect_name.FIELD`"),
         (("{generated: next}", "{between: [2, 1]}"), "{between", "effects.expect[0].fields.PATNR: the first end is above the second"),
-        (("{generated: next}", "{between: [1]}"), "{between", "effects.expect[0].fields.PATNR.between[1]: `1` is missing"),
+        (("{generated: next}", "{between: [1]}"), "[1]}", "effects.expect[0].fields.PATNR.between[1]: an entry is missing"),
         (("{generated: next}", "{number: '12.5'}"), "'12.5'", "effects.expect[0].fields.PATNR.number: a number is needed, found the text `12.5`; write it without quotes"),
         (("{generated: next}", "{boolean: ja}"), "ja}", "effects.expect[0].fields.PATNR.boolean: `true` or `false` is needed, found the text `ja`"),
         # types
@@ -83,7 +83,7 @@ _LOG = "path: 'DSWIN.LOG'"
         (("count: 0}", "count: '0'}"), "'0'", "initial_state.require[0].count: a whole number is needed, found the text `0`; write it without quotes"),
         (("count: 0}", "count: {max: -1}}"), "-1", "initial_state.require[0].count.max: the number -1 is out of range; at least 0"),
         (("schema: 1", "schema: 2"), "2", "schema: this must be `1`, found the number 2"),
-        (("schema: 1", "schema: true"), "true", "schema: this must be `1`, found `true`"),
+        (("schema: 1", "schema: true"), "true", "schema: this must be the number `1`"),
         (("on_failure: unchanged", "on_failure: gaol"), "gaol", "on_failure: one of `unchanged`, `goal` is needed, found the text `gaol`; did you mean `goal`?"),
         (("on_failure: unchanged", "on_failure: {goal: x}"), "x}", "on_failure.goal: the text `x` is too short; at least 3 characters"),
         (("timeout: 900s", "timeout: 900"), "900}", "limits.timeout: a duration with its unit is needed, such as `900s`"),
@@ -108,13 +108,7 @@ _LOG = "path: 'DSWIN.LOG'"
 def test_one_mistake_one_message_with_its_place(change: tuple[str, str], at: str, words: str) -> None:
     text = edited(change)
     (found,) = problems(text)
-    within = change[1] if at in change[1] else ""
-    start = place(text, at, within)
-    if at.startswith("\n"):  # an empty value stands at the end of its line
-        line = text[: text.index(at)].rsplit("\n", 1)[-1]
-        start = f"{text[: text.index(at)].count(chr(10)) + 1}:{len(line)}: "
-    if change == ("setup: []", "setup:"):
-        start = start.split(":")[0] + ":9: "
+    start = place(text, at, change[1] if at in change[1] else "")
     assert found.startswith(start), (found, start)
     assert words in found
 
@@ -173,7 +167,7 @@ def test_warnings_have_places() -> None:
 
 class _Other(Model):
     name: str
-    rules: list[IgnoredPath] = []
+    rules: list[IgnoredPath] = Field(default_factory=list)
 
 
 def test_other_models_are_read_by_the_same_rules(tmp_path: Path) -> None:
@@ -240,7 +234,7 @@ _PIECES = [
 @settings(max_examples=400, deadline=3_000)
 @given(st.integers(0, 2**32), st.integers(1, 6), st.booleans())
 def test_mutated_contracts(seed: int, changes: int, as_bytes: bool) -> None:
-    choose = random.Random(seed)  # noqa: S311 - not for secrets
+    choose = random.Random(seed)
     text = choose.choice([EXAMPLE, _EVERYTHING])
     for _ in range(changes):
         at = choose.randrange(len(text) + 1)

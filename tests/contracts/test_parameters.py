@@ -14,7 +14,7 @@ from contracts.load import ContractError, LoadedContract, load_text
 from contracts.parameters import literal
 from tests.contracts.helpers import EXAMPLE, edited, place, problems
 
-_TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 
 
 def contract(

@@ -456,6 +456,7 @@ def test_read(resident: Resident, tree: Path) -> None:
         result = resident.ask("read", f"{ROOT}\\{name}")
         assert result.data == (tree / name).read_bytes()
         assert result.files[0].mtime == filetime(tree / name)
+        assert result.files[0].attr == resident.ask("files", f"{ROOT}\\{name}").files[0].attr != 0
     assert resident.ask("read", "--max-bytes", "1000003", ROOT + r"\block.bin").files[0].size == 1_000_003
     with pytest.raises(ProbeError) as caught:
         resident.ask("read", "--max-bytes", "1000002", ROOT + r"\block.bin")

@@ -106,7 +106,9 @@ class Table:
     def pack(self) -> Self:
         """The same table without its deleted records."""
         flags = self.flags or [LIVE] * len(self.rows)
-        return replace(self, rows=[row for row, flag in zip(self.rows, flags, strict=True) if flag != DELETED], flags=None)
+        return replace(
+            self, rows=[row for row, flag in zip(self.rows, flags, strict=True) if flag != DELETED], flags=None
+        )
 
 
 @dataclass

@@ -45,7 +45,9 @@ def test_numbers(letter: str, raw: bytes, length: int, decimals: int, state: Cel
 
 
 def test_long_numbers_keep_every_digit() -> None:
-    assert not cell(F("X", "N", 20, 4), b" 12345678901234.5678").same_value(cell(F("X", "N", 20, 4), b" 12345678901234.5679"))
+    assert not cell(F("X", "N", 20, 4), b" 12345678901234.5678").same_value(
+        cell(F("X", "N", 20, 4), b" 12345678901234.5679")
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,11 @@ def test_dbase_7_types(letter: str, raw: bytes, state: CellState, value: object)
 
 
 def test_dbase_7_header_and_driver_name() -> None:
-    table = load_table(Table([F("Länge", "C", 4)], [b"\x81"], version=0x8C, driver=b"DB850DE0", language=0, padding=b"\0\x10" * 30).state())
+    table = load_table(
+        Table(
+            [F("Länge", "C", 4)], [b"\x81"], version=0x8C, driver=b"DB850DE0", language=0, padding=b"\0\x10" * 30
+        ).state()
+    )
     assert (table.dialect, table.encoding, table.row(0)["Länge"].value) == ("dBASE 7", "cp850", "ü")
 
 
@@ -172,7 +178,11 @@ def test_version_4_with_short_descriptors() -> None:
 
 
 def test_dbase_2() -> None:
-    table = load_table(Table([F("A:B", "C", 3), F("N", "N", 4, 1)], [b"abc 1.5"], version=0x02, tail=b"\x1a".ljust(300, b"\x1a")).state())
+    table = load_table(
+        Table(
+            [F("A:B", "C", 3), F("N", "N", 4, 1)], [b"abc 1.5"], version=0x02, tail=b"\x1a".ljust(300, b"\x1a")
+        ).state()
+    )
     assert (table.dialect, table.header_length) == ("dBASE II", 521)
     assert {name: one.value for name, one in table.row(0).items()} == {"A:B": "abc", "N": Decimal("1.5")}
 
@@ -260,7 +270,12 @@ def test_no_memo(raw: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("block", "pointer", "hint"),
-    [(512, 9999, "past the end"), (512, 2**32 - 1, "past the end"), (512, 2, "longer than the memo file"), (4, 1, "header")],
+    [
+        (512, 9999, "past the end"),
+        (512, 2**32 - 1, "past the end"),
+        (512, 2, "longer than the memo file"),
+        (4, 1, "header"),
+    ],
 )
 def test_wrong_memo_pointers(block: int, pointer: int, hint: str) -> None:
     memo = Fpt(512)

@@ -130,7 +130,11 @@ def test_duplicates_after() -> None:
     exact = diff(BASE, BASE.with_(rows=[*BASE.rows, BASE.rows[2]]), "NR")
     assert told(exact) == [("inserted", "NR=003", ())]
     # The equal one is paired, wherever it lies.
-    moved = diff(BASE, replaced(BASE, _2=row(3, "other")).with_(rows=[*replaced(BASE, _2=row(3, "other")).rows, BASE.rows[2]]), "NR")
+    moved = diff(
+        BASE,
+        replaced(BASE, _2=row(3, "other")).with_(rows=[*replaced(BASE, _2=row(3, "other")).rows, BASE.rows[2]]),
+        "NR",
+    )
     assert told(moved) == [("inserted", "NR=003", ())]
     assert moved.changes[0].position == 3
 
@@ -192,7 +196,9 @@ def test_key_index_is_reusable_and_checked() -> None:
         found = diff_tables(BASE.state(), after.state(), spec("NR"), observable="t", index=index)
         assert [one.verb for one in found.changes] == verbs
     with pytest.raises(ValueError, match="another state"):
-        diff_tables(BASE.pack().with_(rows=BASE.rows[1:]).state(), BASE.state(), spec("NR"), observable="t", index=index)
+        diff_tables(
+            BASE.pack().with_(rows=BASE.rows[1:]).state(), BASE.state(), spec("NR"), observable="t", index=index
+        )
     with pytest.raises(ValueError, match="another state"):
         diff_tables(BASE.state(), BASE.state(), spec("NAME"), observable="t", index=index)
     with pytest.raises(TypeError, match="process"):
@@ -229,7 +235,10 @@ def test_by_position() -> None:
     after = replaced(BASE, _1=row(2, "new"))
     after = after.with_(rows=[*after.rows, row(7)])
     found = diff(BASE, after)
-    assert (found.identity, told(found)) == ("by position", [("updated", "record 2", ("NAME",)), ("inserted", "record 7", ())])
+    assert (found.identity, told(found)) == (
+        "by position",
+        [("updated", "record 2", ("NAME",)), ("inserted", "record 7", ())],
+    )
     assert found.changes[0].how == "by position"
 
 
@@ -248,7 +257,11 @@ def test_row_inserted_in_the_middle() -> None:
 def test_fewer_records_go_by_content() -> None:
     found = diff(BASE, BASE.with_(rows=[BASE.rows[0], row(2, "edit"), *BASE.rows[3:]]))
     assert found.identity == "by content"
-    assert sorted(told(found)) == [("deleted", "record 2", ()), ("deleted", "record 3", ()), ("inserted", "record 2", ())]
+    assert sorted(told(found)) == [
+        ("deleted", "record 2", ()),
+        ("deleted", "record 3", ()),
+        ("inserted", "record 2", ()),
+    ]
 
 
 def test_equal_rows_are_counted() -> None:
@@ -425,9 +438,14 @@ def test_memo_file_missing() -> None:
         with pytest.raises(Unreadable, match="memo file is missing"):
             diff(*pair, "NR")
     both = diff(none, none, "NR")
-    assert (both.changes, both.warnings) == ((), ("the memo file is missing: memos are told apart by their pointers only",))
+    assert (both.changes, both.warnings) == (
+        (),
+        ("the memo file is missing: memos are told apart by their pointers only",),
+    )
     edited = diff(none, none.with_(rows=[b"000\x63\0\0\0", none.rows[1]]), "NR")
-    assert [(one.changed, (one.after or {})["NOTE"].state) for one in edited.changes] == [(("NOTE",), CellState.UNDECODABLE)]
+    assert [(one.changed, (one.after or {})["NOTE"].state) for one in edited.changes] == [
+        (("NOTE",), CellState.UNDECODABLE)
+    ]
 
 
 def test_memo_file_appears_for_rows_that_need_none() -> None:
@@ -470,7 +488,11 @@ def test_restructured() -> None:
     change = found.changes[0]
     assert change.before is not None
     assert change.after is not None
-    assert (change.before["NAME"].value, change.after["NAME"].value, change.before["SUM"].value) == ("C(5)", "C(8)", "N(6,2)")
+    assert (change.before["NAME"].value, change.after["NAME"].value, change.before["SUM"].value) == (
+        "C(5)",
+        "C(8)",
+        "N(6,2)",
+    )
     rows[2] = b"003edit    T"
     assert told(diff(BASE, Table(fields, rows), "NR"))[1:] == [("updated", "NR=003", ("NAME",))]
     assert [one.verb for one in diff(BASE, Table(fields, rows)).changes][0] == Verb.RESTRUCTURED
@@ -478,7 +500,9 @@ def test_restructured() -> None:
 
 
 def test_restructured_without_the_key() -> None:
-    found = diff(BASE, Table([F("NAME", "C", 5)], [b"abcdefgh"[number : number + 1].ljust(5) for number in range(1, 7)]), "NR")
+    found = diff(
+        BASE, Table([F("NAME", "C", 5)], [b"abcdefgh"[number : number + 1].ljust(5) for number in range(1, 7)]), "NR"
+    )
     assert (told(found)[0][0], len(found.changes), found.identity) == ("restructured", 1, "by content")
     assert "a key field is gone: rows are recognised by content" in found.warnings
 

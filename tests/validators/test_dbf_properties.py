@@ -20,7 +20,6 @@ from tests.validators.dbf_files import DELETED, LIVE, Dbt, F, Fpt, Table, diff, 
 from validators.changes import CellState, ContractFault, Unreadable, Verb
 from validators.dbf import KeyIndex, TableState, diff_tables, load_table
 from validators.dbf.index import HashIndex, join
-from validators.dbf.table import Table as Loaded
 from validators.dbf.table import cell_key
 
 FIELDS = [
@@ -91,9 +90,7 @@ def changed(draw: st.DrawFn, before: Table) -> Table:
 def contents(table: Table, *, live: bool) -> Counter[Any]:
     loaded = load_table(table.state())
     return Counter(
-        tuple(sorted((name, cell_key(cell)) for name, cell in row.items()))
-        if False
-        else tuple((name, cell_key(cell)) for name, cell in row.items())
+        tuple((name, cell_key(cell)) for name, cell in row.items())
         for row, is_live in loaded.views()
         if is_live is live
     )
@@ -198,7 +195,13 @@ def test_many_keys() -> None:
 
 SEEDS = [
     Table(FIELDS, [b"011.020240101Tab\x02" + POINTERS[2] + b"\1"] * 3, version=0x32, memo=MEMO),
-    Table([F("A", "C", 5), F("M", "M", 10)], [b"abcde         1"] * 3, version=0x83, memo=Dbt().bytes() + b"memo\x1a", kind="dbt"),
+    Table(
+        [F("A", "C", 5), F("M", "M", 10)],
+        [b"abcde         1"] * 3,
+        version=0x83,
+        memo=Dbt().bytes() + b"memo\x1a",
+        kind="dbt",
+    ),
     Table([F("A", "+", 4), F("T", "@", 8)], [bytes(12)] * 2, version=0x8C, driver=b"DB437US0"),
     Table([F("A", "C", 5), F("N", "N", 5)], [b"abcde 1.50"] * 2, version=0x02),
     Table([F("B", "B", 8), F("I", "I", 4), F("Y", "Y", 8), F("T", "T", 8)], [bytes(range(28))] * 3, version=0x30),
@@ -243,7 +246,11 @@ def test_mutated_tables(data: st.DataObject) -> None:
 
 
 @settings(max_examples=300, deadline=2000)
-@given(st.sampled_from([0x02, 0x03, 0x04, 0x30, 0x32, 0x83, 0x8B, 0x8C, 0xF5]), st.binary(max_size=700), st.binary(max_size=700))
+@given(
+    st.sampled_from([0x02, 0x03, 0x04, 0x30, 0x32, 0x83, 0x8B, 0x8C, 0xF5]),
+    st.binary(max_size=700),
+    st.binary(max_size=700),
+)
 def test_arbitrary_bytes(version: int, data: bytes, memo: bytes) -> None:
     exercise(TableState(data, memo, "fpt", "X"), SEEDS[0].state())
     exercise(TableState(bytes([version]) + data, memo, "dbt", "X"), SEEDS[1].state())
@@ -253,7 +260,7 @@ def test_arbitrary_bytes(version: int, data: bytes, memo: bytes) -> None:
 
 TEXT = st.text(st.characters(codec="cp1252", exclude_categories=["Cc", "Cs"]), max_size=8)
 VALUES = st.tuples(
-    TEXT,
+    TEXT.map(str.strip),  # the writer cuts blanks in front
     st.one_of(st.none(), st.decimals(-9999, 99999, places=2)),
     st.one_of(st.none(), st.dates(datetime.date(1, 1, 1), datetime.date(9999, 12, 31))),
     st.one_of(st.none(), st.booleans()),
@@ -270,15 +277,17 @@ def test_agrees_with_dbf_and_dbfread(rows: list[tuple[Any, ...]], kind: str) -> 
         with table.open(dbf_library.READ_WRITE):
             for row in rows:
                 table.append(row)
+            table._meta.mfd.flush()  # the library leaves the memo file's last bytes in its buffer
         # The library starts a year with blanks below 1000, where the format has zeros.
         memo = path.with_suffix(".fpt" if kind == "vfp" else ".dbt")
         state = TableState(path.read_bytes(), memo.read_bytes(), "fpt" if kind == "vfp" else "dbt", "T")
         loaded = load_table(state)
         assert loaded.encoding == "cp1252"
         ours = [loaded.row(at) for at in range(len(loaded))]
-        read = list(dbfread.DBF(str(path)))
         with table.open(dbf_library.READ_ONLY):
             theirs = [tuple(record) for record in table]
+        # dbfread takes the blanks of an empty Visual FoxPro memo for a pointer.
+        read = list(dbfread.DBF(str(path))) if kind == "db3" else [{**row, "E": None} for row in _without_memos(path)]
     for mine, other, third, put in zip(ours, read, theirs, rows, strict=True):
         assert (mine["A"].value or "") == put[0].rstrip() == other["A"].rstrip() == third[0].rstrip()
         assert mine["B"].value == (None if put[1] is None else Decimal(put[1]).quantize(Decimal("0.01")))
@@ -286,9 +295,11 @@ def test_agrees_with_dbf_and_dbfread(rows: list[tuple[Any, ...]], kind: str) -> 
             assert mine["C"].value == put[2] == other["C"]
         assert mine["D"].value == put[3] == other["D"]
         # Both libraries cut what follows a memo's last character; ours keeps every byte.
-        assert (mine["E"].value or "").rstrip() == put[4].rstrip() == (other["E"] or "").rstrip()
+        assert (mine["E"].value or "").rstrip() == put[4].rstrip() == (third[4] or "").rstrip()
+        assert kind == "vfp" or (other["E"] or "").rstrip() == put[4].rstrip()
         assert (mine["E"].state is CellState.BLANK) == (not mine["E"].raw)
 
 
-def test_loaded_table_is_what_diff_uses() -> None:
-    assert isinstance(load_table(SEEDS[0].state()), Loaded)
+def _without_memos(path: Path) -> list[dict[str, Any]]:
+    path.with_suffix(".fpt").unlink()
+    return list(dbfread.DBF(str(path), ignore_missing_memofile=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from validators.changes import Cell, Unreadable
@@ -14,6 +14,7 @@ from validators.dbf.table import BLOCK, Table
 
 _MEMO_PAGE = 512
 _FEW = 8
+_MOST_EDITS = 1000
 _MEMO_WORK_FACTOR = 16
 _MEMO_WORK_FREE = 64 << 20
 
@@ -46,6 +47,78 @@ def _descend(one: bytes, two: bytes, length: int, start: int, found: array[int])
         _descend(one[:cut], two[:cut], length, start, found)
     if one[cut:] != two[cut:]:
         _descend(one[cut:], two[cut:], length, start + half, found)
+
+
+class Runs:
+    """Stretches of records that are equal byte for byte, though at other record numbers."""
+
+    def __init__(self) -> None:
+        self._before, self._after, self._lengths = array("I"), array("I"), array("I")
+
+    def add(self, before: int, after: int, length: int) -> None:
+        """Appends a stretch."""
+        self._before.append(before)
+        self._after.append(after)
+        self._lengths.append(length)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """First record before, first record after, number of records."""
+        return zip(self._before, self._after, self._lengths, strict=True)
+
+    @property
+    def moved(self) -> int:
+        """How many records lie at another number."""
+        return sum(length for before, after, length in self if before != after)
+
+
+def packed(old: Table, new: Table, start: int) -> tuple[array[int], array[int], Runs] | None:
+    """Follows two states of which the later one lost deleted records (PACK), so that the rest moved up.
+
+    Args:
+        old: The state before.
+        new: The state after, of the same structure.
+        start: The first record that differs.
+
+    Returns:
+        Records before and after that found no equal one, and the equal stretches; ``None`` when this is no PACK.
+    """
+    left_before, left_after, runs = array("I"), array("I"), Runs()
+    before = after = start
+    while before < len(old) and after < len(new):
+        length = _equal_run(old, before, new, after)
+        if length:
+            runs.add(before, after, length)
+            before, after = before + length, after + length
+            continue
+        left_before.append(before)
+        if old.live(before):
+            left_after.append(after)
+            after += 1
+            if len(left_after) > _MOST_EDITS and 2 * len(left_after) > before - start:
+                return None
+        before += 1
+    left_before.extend(range(before, len(old)))
+    left_after.extend(range(after, len(new)))
+    return left_before, left_after, runs
+
+
+def _equal_run(old: Table, before: int, new: Table, after: int) -> int:
+    """How many records are equal from here on; looks further the longer it goes well."""
+    most = min(len(old) - before, len(new) - after)
+    per = max(1, BLOCK // old.record_length)
+    done, step = 0, 1
+    while done < most:
+        step = min(step, most - done)
+        at = before + done, after + done
+        if old.records(at[0], at[0] + step) == new.records(at[1], at[1] + step):
+            done += step
+            step = min(2 * step, per)
+        elif step == 1:
+            break
+        else:
+            step //= 2
+            per = max(1, step)  # the end of the run is near: never further than this again
+    return done
 
 
 def same_bytes(one: Buffer, two: Buffer) -> bool:

@@ -51,7 +51,7 @@ def memo_pointer(raw: bytes) -> int | None:
         ValueError: The bytes are no pointer.
     """
     if len(raw) == 4:
-        return int.from_bytes(raw, "little") or None
+        return None if raw == b"    " else int.from_bytes(raw, "little") or None
     digits = raw.strip(PADDING)
     if digits and not digits.isdigit():
         raise ValueError("not a memo pointer")

@@ -25,6 +25,7 @@ from validators.dbf.pairing import Pairing, by_content, by_key, by_position
 from validators.dbf.table import KeyReader, Table, TableState, load_table
 
 _BY_FLAG = "by deletion flag"
+_MOVED = ("moved", "rows lie at another record number")
 _ORDER = {verb: number for number, verb in enumerate(Verb)}
 
 
@@ -252,23 +253,30 @@ class _Difference:
         if index is not None and not key_kept:
             self._warnings.append("a key field is gone: rows are recognised by content")
             index = None
+        by_bytes = not restructured and (self._memos.identical or not old.memo_fields)
+        pairing: Pairing | None = None
+        runs: Runs | None = None
         if restructured:
             before, after = array("I", range(len(old))), array("I", range(len(new)))
-            pairing = None
         else:
             unequal = self._unequal()
+            common = min(len(old), len(new))
             before, after = array("I", unequal), array("I", unequal)
-            before.extend(range(min(len(old), len(new)), len(old)))
-            after.extend(range(min(len(old), len(new)), len(new)))
+            before.extend(range(common, len(old)))
+            after.extend(range(common, len(new)))
+            shorter = packed(old, new, unequal[0]) if by_bytes and unequal and len(new) < len(old) else None
+            if shorter:
+                before, after, runs = shorter
             pairing = None if index else by_position(old, new, unequal)
         if index:
-            pairing = by_key(self._rows, index, before, after)
+            pairing = by_key(self._rows, index, before, after, runs)
         elif pairing is None:
-            by_bytes = not restructured and (self._memos.identical or not old.memo_fields)
-            pairing = by_content(self._rows, before, after, by_bytes=by_bytes)
+            pairing = by_content(self._rows, before, after, runs, by_bytes=by_bytes)
         if index:
             self._readers = KeyReader(old, index.names), KeyReader(new, index.names)
         self._shifted = len(new) < len(old) or any(one != two for one, two in pairing)
+        if pairing.runs.moved:
+            self._note(*_MOVED, pairing.runs.moved)
         return pairing
 
     def _unequal(self) -> Sequence[int]:
@@ -286,7 +294,7 @@ class _Difference:
     def _paired(self, before: int, after: int, identity: str) -> None:
         was, is_live = self._old.live(before), self._new.live(after)
         if before != after:
-            self._note("moved", "rows lie at another record number")
+            self._note(*_MOVED)
         delta = self._rows.rows(before, after)
         if not was and not is_live:
             if delta.changed or delta.format_only:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from validators.dbf.compare import RowComparison
+from validators.dbf.compare import RowComparison, Runs
 from validators.dbf.index import KeyIndex, KeyOf, join, key_text
 from validators.dbf.table import KeyReader, Table, cell_key
 
@@ -26,11 +26,13 @@ class Pairing:
         before, after: Positions of the recognised rows, pair by pair.
         gone: Positions before of rows with no counterpart.
         new: Positions after of rows with no counterpart.
+        runs: Rows that are equal byte for byte at other record numbers; they are in none of the lists either.
         warnings: Findings about the identity, e.g. duplicates after.
     """
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str, runs: Runs | None = None) -> None:
         self.identity = identity
+        self.runs = runs or Runs()
         self.before = array("I")
         self.after = array("I")
         self.gone: Sequence[int] = array("I")
@@ -52,7 +54,7 @@ class _Leftovers:
     def __init__(self, old: Table, new: Table, before: Sequence[int], after: Sequence[int], pairing: Pairing) -> None:
         self._used_before, self._used_after = bytearray(len(old)), bytearray(len(new))
         self._pairing = pairing
-        self.moved = False
+        self.moved = pairing.runs.moved > 0
         self.live_before = array("I", (at for at in before if old.live(at)))
         self.dead_before = array("I", (at for at in before if not old.live(at)))
         self.live_after = array("I", (at for at in after if new.live(at)))
@@ -113,7 +115,9 @@ def _values(comparison: RowComparison, *, before: bool) -> KeyOf:
     return values
 
 
-def by_key(comparison: RowComparison, index: KeyIndex, before: Sequence[int], after: Sequence[int]) -> Pairing:
+def by_key(
+    comparison: RowComparison, index: KeyIndex, before: Sequence[int], after: Sequence[int], runs: Runs | None = None
+) -> Pairing:
     """Pairs rows by the declared key.
 
     Args:
@@ -121,9 +125,10 @@ def by_key(comparison: RowComparison, index: KeyIndex, before: Sequence[int], af
         index: The key of every live row before.
         before: Rows before that are not certainly equal to the row in the same place after.
         after: The same for the rows after.
+        runs: Rows that were found equal at other record numbers.
     """
     old, new = comparison.old, comparison.new
-    left = _Leftovers(old, new, before, after, Pairing(f"key {', '.join(index.names)}"))
+    left = _Leftovers(old, new, before, after, Pairing(f"key {', '.join(index.names)}", runs))
     reader, reader_after = KeyReader(old, index.names), KeyReader(new, index.names)
     ambiguous: set[int] = set()
     for (row,), rows in join(left.live_before, left.live_after, reader.at, reader_after.at):
@@ -163,6 +168,8 @@ def _duplicates(
     if not rows:
         return
     now = array("L", range(len(reader.table)))
+    for before, after, length in pairing.runs:
+        now[before : before + length] = array("L", range(after, after + length))
     for before, after in pairing:
         now[before] = after
     for before in pairing.gone:
@@ -208,10 +215,11 @@ def by_content(comparison: RowComparison, before: Sequence[int], after: Sequence
         comparison: Compares rows of the two states.
         before: Rows before that are not certainly equal to the row in the same place after.
         after: The same for the rows after.
+        runs: Rows that were found equal at other record numbers.
         by_bytes: Whether equal bytes mean equal content (same structure, no memos that differ).
     """
     old, new = comparison.old, comparison.new
-    left = _Leftovers(old, new, before, after, Pairing("by content"))
+    left = _Leftovers(old, new, before, after, Pairing("by content", runs))
     values, values_after = _values(comparison, before=True), _values(comparison, before=False)
     if by_bytes:
         left.by(left.live_before, left.live_after, _content(old), _content(new))

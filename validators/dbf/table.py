@@ -181,6 +181,11 @@ class Table:
         at = self.header_length + index * self.record_length
         return bytes(self._data[at : at + self.record_length])
 
+    def part(self, index: int, field: Field) -> bytes:
+        """The bytes of one field of one record."""
+        at = self.header_length + index * self.record_length + field.offset
+        return bytes(self._data[at : at + field.length])
+
     def live(self, index: int) -> bool:
         """Whether a record is not marked as deleted; any flag other than ``*`` means live."""
         return self._data[self.header_length + index * self.record_length] != DELETED
@@ -374,13 +379,10 @@ class KeyReader:
 
     def at(self, index: int) -> Hashable:
         """The key of one record."""
-        record = self.table.record(index)
         if self._by_bytes:
-            parts = [
-                read(record[field.offset : field.offset + field.length])
-                for read, field in zip(self._read, self._fields, strict=True)
-            ]
+            parts = [read(self.table.part(index, field)) for read, field in zip(self._read, self._fields, strict=True)]
             return parts[0] if len(parts) == 1 else tuple(parts)
+        record = self.table.record(index)
         return tuple(cell_key(self.table.cell(record, field)) for field in self._fields)
 
     def live(self) -> Iterator[tuple[int, Hashable]]:

@@ -307,7 +307,7 @@ static void rec_facts(Walk *walk, const char *kind, const WCHAR *path, const Fac
     rec_time(out, "mtime", &facts->modified);
     rec_time(out, "ctime", &facts->created);
     rec_uint(out, "attr", facts->attributes);
-    if (facts->attributes & FILE_ATTRIBUTE_REPARSE_POINT)
+    if (facts->tag || kind[0] == 'l')
         rec_uint(out, "tag", facts->tag);
     if (facts->listed && kind[0] == 'f')
         rec_bool(out, "listed", TRUE);
@@ -540,12 +540,12 @@ static BOOL hash_one(Walk *walk, const WCHAR *path)
     memset(&facts, 0, sizeof facts);
     if (!set_path(walk, path))
         return rec_fault(walk->out, walk->root, path, "open", GetLastError(), NULL);
+    facts.attributes = GetFileAttributesW(walk->path);
+    if (facts.attributes == INVALID_FILE_ATTRIBUTES)
+        return fault(walk, "open", GetLastError(), NULL);
+    if (facts.attributes & FILE_ATTRIBUTE_DIRECTORY)
+        return fault(walk, "hash", FAULT_NOT_A_FILE, L"not a file");
     code = hash_path(walk, walk->path, &facts, hex);
-    if (code == ERROR_ACCESS_DENIED) { /* what a directory answers as well */
-        DWORD attributes = GetFileAttributesW(walk->path);
-        if (attributes != INVALID_FILE_ATTRIBUTES && attributes & FILE_ATTRIBUTE_DIRECTORY)
-            return fault(walk, "hash", FAULT_NOT_A_FILE, L"not a file");
-    }
     if (code)
         return content_fault(walk, "hash", code);
     rec_facts(walk, "file", plain_path(walk->path), &facts);
@@ -678,6 +678,9 @@ void run_read(Out *out, const Request *request)
     }
     code = read_content(&walk, file, &facts, CHUNK_BYTES, consume_data, &reading);
     CloseHandle(file);
+    facts.attributes = GetFileAttributesW(walk.path);
+    if (!code && facts.attributes == INVALID_FILE_ATTRIBUTES)
+        code = GetLastError(); /* deleted while its handle was open */
     if (code == FAULT_BOUND)
         out_stop(out, STATUS_TRUNCATED, code, L"max-bytes of content reached");
     else if (code)

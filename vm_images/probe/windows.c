@@ -170,27 +170,38 @@ static BOOL is_checkable(LONG style)
     }
 }
 
+/* A text into look->text. Its length is counted here: windows lie about it, ANSI ones by necessity. */
+static DWORD get_text(Look *look, HWND control, Thread *thread, WPARAM room, size_t *length)
+{
+    DWORD_PTR answer;
+
+    look->text[0] = 0;
+    DWORD code = ask(look, thread, control, WM_GETTEXT, room, (LPARAM)look->text, &answer);
+    look->text[room - 1] = 0;
+    *length = (size_t)lstrlenW(look->text);
+    return code;
+}
+
 /* Writes text, and its whole length where the bound cut it; or null and why. */
 static void rec_control_text(Look *look, HWND control, Thread *thread)
 {
     Out *out = look->out;
-    DWORD_PTR got, whole = 0;
-    DWORD code = ask(look, thread, control, WM_GETTEXT, TEXT_CHARS_FIRST, (LPARAM)look->text, &got);
+    DWORD_PTR whole = 0;
+    size_t length;
+    DWORD code = get_text(look, control, thread, TEXT_CHARS_FIRST, &length);
 
-    if (!code && got >= TEXT_CHARS_FIRST - 1) {
+    if (!code && length == TEXT_CHARS_FIRST - 1) {
         code = ask(look, thread, control, WM_GETTEXTLENGTH, 0, 0, &whole);
         if (!code)
-            code = ask(look, thread, control, WM_GETTEXT, TEXT_CHARS_MOST, (LPARAM)look->text, &got);
+            code = get_text(look, control, thread, TEXT_CHARS_MOST, &length);
     }
     if (code) {
         rec_null(out, "text");
         rec_uint(out, "error", code);
         return;
     }
-    if (got >= TEXT_CHARS_MOST)
-        got = TEXT_CHARS_MOST - 1;
-    rec_text_n(out, "text", look->text, got);
-    if (got == TEXT_CHARS_MOST - 1 && whole > got)
+    rec_text_n(out, "text", look->text, length);
+    if (length == TEXT_CHARS_MOST - 1 && whole > length)
         rec_uint(out, "text_length", whole);
 }
 
@@ -210,9 +221,11 @@ static void rec_selection(Look *look, HWND control, Thread *thread, LONG style, 
     /* LB_GETTEXT takes no size: ask first, and only for what leaves the buffer far from full. */
     if (ask(look, thread, control, LB_GETTEXTLEN, index, 0, &length) || (int32_t)length < 0 || length > TEXT_CHARS_MOST / 4)
         return;
-    if (!ask(look, thread, control, LB_GETTEXT, index, (LPARAM)look->text, &got) && (int32_t)got >= 0 &&
-        got < TEXT_CHARS_MOST)
-        rec_text_n(out, "selected_text", look->text, got);
+    look->text[0] = 0;
+    if (!ask(look, thread, control, LB_GETTEXT, index, (LPARAM)look->text, &got) && (int32_t)got >= 0) {
+        look->text[TEXT_CHARS_MOST] = 0;
+        rec_text(out, "selected_text", look->text);
+    }
 }
 
 static BOOL write_control(Look *look, HWND window, HWND control)

@@ -1,0 +1,72 @@
+# Everything from a bare Debian 12 machine: `make demo` runs the main job, `make test` every test.
+# Both install what is missing (Debian packages with apt, a virtual environment in .venv) and say so.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-test demo test lint format bench clean
+
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Debian packages: what the embedded machine needs, and what the tests need beside.
+RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount python3 python3-venv \
+	tigervnc-standalone-server util-linux wine64 x11-xkb-utils
+TEST_PACKAGES := chromium gcc-mingw-w64-i686
+
+help:
+	@echo "make demo    the DSWin suite on fresh embedded machines; prints the outcomes and writes a report"
+	@echo "make test    every test"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   measurements against named alternatives; prints a table and writes bench.json"
+	@echo "make setup   installs what the program needs, and nothing else"
+
+define install_packages
+	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+		echo "installing Debian packages:" $$missing; \
+		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+		$$sudo apt-get -o DPkg::Lock::Timeout=600 -q update >/dev/null; \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -q install -y --no-install-recommends $$missing \
+			>.apt.log 2>&1 || { tail -20 .apt.log; exit 1; }; \
+	fi
+endef
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
+	@echo "setting up the virtual environment in $(VENV) ($(PYTHON))"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[test,dev]'
+	@touch $@
+
+setup:
+	$(call install_packages,$(RUN_PACKAGES))
+	@$(MAKE) --no-print-directory $(VENV)/.ready
+
+setup-test:
+	$(call install_packages,$(RUN_PACKAGES) $(TEST_PACKAGES))
+	@$(MAKE) --no-print-directory $(VENV)/.ready
+
+demo: setup
+	@$(BIN)/legacyproof run contracts/catalog/legacyworld/dswin --agent scripted:recordings/dswin --as-intended \
+		--name demo-$$(date +%Y%m%d-%H%M%S)
+
+test: setup-test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/.ready
+	@$(BIN)/ruff check --fix-only -q .
+	@$(BIN)/ruff format -q .
+
+bench: setup
+	@$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache bench.json vm_images/apps/*/build vm_images/probe/build

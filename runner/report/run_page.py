@@ -1,0 +1,244 @@
+"""What a run's page says, taken from its record and bounded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from runner.record import FieldChange, LedgerEntry, Reading, RunRecord, VerdictPart
+from runner.report.evidence import Blob, MissingEvidence, Picture, Pictures, Texts, fetch
+from runner.report.inputs import InputTable, read_inputs
+from runner.report.text import clock, duration, moment, plain
+from runner.report.words import OUTCOMES, PHASES, SIDE_EFFECTS, STATUSES, in_words, kind_words
+
+LIMIT: Final = 200
+"""The most entries of a list; the rest is counted."""
+
+_MAX_FRAMES: Final = 500
+_MAX_FACTS: Final = 100
+
+_AGREEMENT: Final = {
+    "valid_success": "The state confirms it: everything is as it should be.",
+    "invalid_success": "The state contradicts it: the reported success is not what is there.",
+    "valid_failure": "The state is clean: the failure left no trace.",
+    "invalid_failure": "The state is not clean: the failure left something behind.",
+    "unscored": "The state does not tell: the run could not be judged.",
+}
+
+_GROUPS: Final = {
+    "forbidden": "the contract names them as forbidden",
+    "unexplained": "no rule of the contract accounts for them",
+    "expected": "the contract asks for them",
+    "allowed": "the contract permits them",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A change of the ledger, its fields parted in those that changed and the others."""
+
+    observable: str
+    verb: str
+    subject: str
+    how: str
+    effect: str | None
+    because: str
+    part_of_task: bool
+    changed: list[FieldChange]
+    same: list[FieldChange]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryGroup:
+    """The changes of one status."""
+
+    status: str
+    meaning: str
+    count: int
+    entries: list[Entry]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A picture with its time: the picture's files, or why there is none, or None where none is meant to be."""
+
+    at: str
+    shown: Picture | str | None
+    reason: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLine:
+    """An observable in both snapshots."""
+
+    name: str
+    kind: str
+    before: str
+    after: str
+    identity: str
+
+
+def run_context(record: RunRecord, blob: Blob, pictures: Pictures, texts: Texts) -> dict[str, Any]:
+    """Everything the template asks for but the neighbours; pictures and texts are written on the way."""
+    verdict = record.verdict
+    frames = record.recording.frames
+    timeline = record.agent.timeline
+    return {
+        "record": record,
+        "verdict": verdict,
+        "limit": LIMIT,
+        "outcome": OUTCOMES[verdict.outcome],
+        "kind": kind_words(verdict),
+        "intended": _intended(record),
+        "status": STATUSES[record.agent.status],
+        "returned": _facts(record.agent.returned),
+        "agreement": _AGREEMENT[verdict.outcome],
+        "checks": [
+            ("Goal reached", verdict.goal_reached),
+            ("State valid", verdict.state_valid),
+            ("Returned values valid", verdict.returns_valid),
+        ],
+        "side_effects": ", ".join(SIDE_EFFECTS.get(name, in_words(name)) for name in verdict.side_effects[:LIMIT]),
+        "counts": _counts(verdict),
+        "groups": _groups(verdict.ledger),
+        "frames": [Shot(clock(frame.t), pictures.add(frame.image), frame.reason) for frame in frames[:_MAX_FRAMES]],
+        "frames_more": max(0, len(frames) - _MAX_FRAMES),
+        "inputs": _inputs(record, blob),
+        "timeline": [
+            Shot(clock(entry.t), pictures.add(entry.screenshot) if entry.screenshot else None, text=entry.text)
+            for entry in timeline[:LIMIT]
+        ],
+        "timeline_more": max(0, len(timeline) - LIMIT),
+        "phases": _phases(record.timings),
+        "warnings": _warnings(record),
+        "parameters": _facts(record.contract.parameters),
+        "usage": _facts(record.agent.usage),
+        "freshness": None if record.freshness is None else _facts(record.freshness),
+        "contract_page": texts.add(record.contract.source, f"Contract {record.contract.id}"),
+        "prompt_page": texts.add(
+            record.agent.prompt_text, f"Prompt for {record.contract.title}: {record.agent.prompt}"
+        ),
+        "snapshots": _snapshots(record),
+        "taken": _taken(record),
+    }
+
+
+def _intended(record: RunRecord) -> str:
+    if record.intended is None:
+        return ""
+    kind = f", {in_words(record.intended.kind)}" if record.intended.kind else ""
+    return f"{OUTCOMES[record.intended.outcome].letters}{kind}"
+
+
+def _counts(verdict: VerdictPart) -> str:
+    counts = {status: 0 for status in _GROUPS}
+    for entry in verdict.ledger:
+        counts[entry.status] += 1
+    parts = [f"{len(verdict.missing):,} missing", *(f"{count:,} {status}" for status, count in counts.items())]
+    total = len(verdict.ledger)
+    return f"{total:,} {'change' if total == 1 else 'changes'}: {', '.join(parts)}."
+
+
+def _groups(ledger: list[LedgerEntry]) -> list[EntryGroup]:
+    groups = []
+    for status, meaning in _GROUPS.items():
+        entries = [entry for entry in ledger if entry.status == status]
+        if entries:
+            shown = [_entry(entry) for entry in entries[:LIMIT]]
+            groups.append(EntryGroup(status, meaning, len(entries), shown, len(entries) - len(shown)))
+    return groups
+
+
+def _entry(entry: LedgerEntry) -> Entry:
+    changed = [change for change in entry.fields if change.changed]
+    same = [change for change in entry.fields if not change.changed]
+    return Entry(
+        entry.observable,
+        entry.verb,
+        entry.subject,
+        entry.how,
+        entry.effect,
+        entry.because,
+        entry.part_of_task,
+        changed[:LIMIT],
+        same[:LIMIT],
+        max(0, len(changed) - LIMIT) + max(0, len(same) - LIMIT),
+    )
+
+
+def _facts(value: Any) -> list[tuple[str, str]]:
+    """A JSON object as names and values; any other value has no name; None is no facts."""
+    if value is None:
+        return []
+    if not isinstance(value, Mapping):
+        return [("value", plain(value))]
+    facts = [(str(name), plain(item)) for name, item in list(value.items())[:_MAX_FACTS]]
+    if len(value) > _MAX_FACTS:
+        facts.append(("…", f"{len(value) - _MAX_FACTS:,} more"))
+    return facts
+
+
+def _inputs(record: RunRecord, blob: Blob) -> InputTable | str | None:
+    if record.recording.events is None:
+        return None
+    try:
+        return read_inputs(fetch(blob, record.recording.events))
+    except MissingEvidence as error:
+        return str(error)
+
+
+def _phases(timings: Mapping[str, float]) -> list[tuple[str, str, float]]:
+    """Name, time in words and share of the longest in percent."""
+    known = [name for name in PHASES if name in timings]
+    names = [*known, *(name for name in list(timings)[:50] if name not in PHASES)]
+    longest = max((timings[name] for name in names if math.isfinite(timings[name])), default=0.0)
+    return [(name, duration(timings[name]), _share(timings[name], longest)) for name in names]
+
+
+def _share(value: float, longest: float) -> float:
+    if longest <= 0 or not math.isfinite(value):
+        return 0.0
+    return round(min(100.0, max(0.4, 100 * value / longest)), 1)
+
+
+def _warnings(record: RunRecord) -> list[str]:
+    warnings = list(record.verdict.warnings)
+    for name, snapshot in (("before", record.before), ("after", record.after)):
+        if snapshot is not None and not snapshot.settled:
+            warnings.append(f"The state was still changing when the snapshot {name} the agent's work was taken.")
+    if record.after is not None:
+        for observable, files in record.after.contents_missing.items():
+            warnings.extend(f"{observable}: the content of {path} was not kept: {why}" for path, why in files.items())
+    return warnings
+
+
+def _snapshots(record: RunRecord) -> list[SnapshotLine]:
+    before = record.before.readings if record.before else {}
+    after = record.after.readings if record.after else {}
+    identities = record.verdict.identities
+    lines = []
+    for name in list({**before, **after})[:LIMIT]:
+        first, last = before.get(name), after.get(name)
+        reading = last or first
+        kind = reading.kind if reading else ""
+        lines.append(SnapshotLine(name, kind, _reading(first), _reading(last), identities.get(name, "")))
+    return lines
+
+
+def _reading(reading: Reading | None) -> str:
+    if reading is None:
+        return "not taken"
+    if reading.unreadable is not None:
+        return f"unreadable: {reading.unreadable}"
+    return ", ".join(f"{role} {sha256[:16] if sha256 else 'absent'}" for role, sha256 in reading.blobs.items())
+
+
+def _taken(record: RunRecord) -> str:
+    first = f"Before: {moment(record.before.taken)}." if record.before else "Before: not taken."
+    last = f"After: {moment(record.after.taken)}." if record.after else "After: not taken."
+    return f"{first} {last}"
