@@ -170,6 +170,7 @@ def _judged(
     try:
         go_on()
         draft.freshness = machine.freshness
+        draft.timings |= machine.timings  # what the clone's time went into
         with draft.phase("start", progress):
             machine.start(contract.initial_state.start)
             capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
@@ -183,6 +184,7 @@ def _judged(
         started = _guest_now(machine)
         with draft.phase("agent", progress):
             draft.supervised = _let_work(draft, contract, machine, campaign, scratch, cancelled)
+            draft.timings["agent_work"] = draft.supervised.seconds
         ended = _guest_now(machine)
         with draft.phase("settle", progress):
             settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)

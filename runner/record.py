@@ -242,7 +242,8 @@ class RunRecord(Part):
     started: datetime
     ended: datetime
     timings: dict[str, float] = Field(default_factory=dict)
-    """Seconds per phase: clone, boot, start, before, agent, settle, after, verdict, discard."""
+    """Seconds per phase: prepare, clone, boot, start, before, agent, settle, after, discard, verdict; ``agent_work`` is the part
+    of ``agent`` in which the agent itself worked."""
     before: SnapshotRef | None = None
     after: SnapshotRef | None = None
     recording: Recording = Recording()

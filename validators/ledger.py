@@ -411,13 +411,15 @@ class _Accounting:
         place = 0
         for (observable, verb), members in _runs(free):
             lookup = Lookup(either_side=not same_verb)
+            spoken_of = False
             for number, (rule, _) in enumerate(lacking):
                 if rule.ref.observable == observable and (rule.ref.verb is verb) == same_verb:
                     lookup.add(number, rule.near_specs)
-            for place, change in enumerate(members, start=place):  # noqa: B020
-                for number in lookup.of(change):
-                    yield number, place
-            place += 1
+                    spoken_of = True
+            if spoken_of:
+                for offset, change in enumerate(members):
+                    yield from ((number, place + offset) for number in lookup.of(change))
+            place += len(members)
 
 
 def _by_bucket(rules: Iterable[Rule]) -> dict[tuple[str, Verb], list[Rule]]:

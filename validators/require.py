@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from contracts.globs import GlobError, compile_glob
+from contracts.globs import compile_glob
 from contracts.schema import CountRange, Fields, RequireFile, Requirement, RequireRows, RequireWindow
 from validators.changes import ContractFault, Rows, Unreadable
 from validators.matchers import RunContext, Subject, describe, matches
@@ -29,7 +29,7 @@ def unmet(
 
     Raises:
         Unreadable: An observable that is spoken of was not read.
-        ContractFault: A requirement cannot be applied: an unknown field, or a pattern that is none.
+        ContractFault: A requirement cannot be applied: an unknown field.
     """
     context = RunContext(now, now, rows=rows)
     problems = []
@@ -66,10 +66,7 @@ def _count(observable: str, where: Fields, rows: Mapping[str, Rows], context: Ru
 def _count_files(requirement: RequireFile, files: Mapping[str, Iterable[str]]) -> int:
     if requirement.files not in files:
         raise Unreadable(f"`{requirement.files}` was not read before the run")
-    try:
-        fits = compile_glob(requirement.path)
-    except GlobError as error:
-        raise ContractFault(f"`require`: {shown(requirement.path)}: {error}") from None
+    fits = compile_glob(requirement.path)
     return sum(fits(path) for path in files[requirement.files])
 
 

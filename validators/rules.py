@@ -8,6 +8,8 @@ Decisions where the contract leaves room:
 * ``path`` and ``from`` of a file effect select like ``where``; a path that fits counts as one fitting named field of a near
   miss, so a file in the right place with wrong content is one.
 * ``"*"`` counts for rows inserted, updated and undeleted; for everything else the fields not named are not looked at.
+  A ``forbid`` looks at them only if it gives a ``"*"``: it claims no row, and a default would let a forbidden change slip by
+  as soon as another field differs as well.
 """
 
 from __future__ import annotations
@@ -60,10 +62,8 @@ _SELECT_BEFORE = _GONE | {Verb.UPDATED, Verb.UNDELETED, Verb.RETITLED}
 """Verbs whose ``where`` looks at the values before."""
 _SIDES = frozenset({"before", "after"})
 _STAR = "*"
-_DEFAULT_STAR = {verb: Is.model_validate({"is": "unchanged"}) for verb in _TOTAL} | {
-    Verb.INSERTED: Is.model_validate({"is": "empty"})
-}
-
+_EMPTY = Is.model_validate({"is": "empty"})
+_UNCHANGED = Is.model_validate({"is": "unchanged"})
 
 ListName = Literal["expect", "allow", "forbid"]
 
@@ -147,7 +147,8 @@ class Rule:
         self.bucket = (ref.observable, ref.verb)
         self.where = [_Condition.of(name, matcher) for name, matcher in effect.where.items()]
         self.named = {n: _Condition.of(n, matcher) for n, matcher in effect.fields.items() if n != _STAR}
-        self.star = effect.fields.get(_STAR, _DEFAULT_STAR[ref.verb]) if ref.verb in _TOTAL else None
+        self.cheapest_first = sorted(self.named.values(), key=lambda condition: literal_keys(condition.matcher) is None)
+        self.star = effect.fields.get(_STAR, _default_star(ref)) if ref.verb in _TOTAL else None
         """What holds of every other field; ``None`` where they are not looked at."""
         self.path = compile_glob(effect.path) if effect.path is not None else None
         self.old_path = compile_glob(effect.from_) if effect.from_ is not None else None
@@ -188,6 +189,12 @@ class Rule:
             return self.where_specs[:1]
         others = self.named_count - len(self.field_specs)
         return None if 2 * others >= self.named_count else self.field_specs
+
+
+def _default_star(ref: EffectRef) -> Is | None:
+    if ref.list == "forbid":
+        return None
+    return _EMPTY if ref.verb is Verb.INSERTED else _UNCHANGED
 
 
 def _places(effect: Effect, *, expected: bool) -> Places:
@@ -316,7 +323,7 @@ class Fitting:
         """
         return (
             self.selected(rule, change)
-            and all(self._holds(condition, change, rule.field_side) for condition in rule.named.values())
+            and all(self._holds(condition, change, rule.field_side) for condition in rule.cheapest_first)
             and next(self._star_misfits(rule, change), None) is None
             and (rule.effect.content is None or self._content_fits(rule.effect.content, change))
         )

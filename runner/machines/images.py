@@ -6,9 +6,10 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictInt, StringConstraints
+from pydantic import Field, StrictInt, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
 
 from contracts.load import read_model
 from contracts.schema import Model, Name, Text, WindowsPath
@@ -34,16 +35,26 @@ class DisplaySize(Model):
 class Program(Model):
     """A program that the image holds, and how it is started."""
 
+    files: RelativePath | None = None
+    """A folder beside the manifest whose contents are put in place as they are: a program with its data."""
     recipe: RelativePath | None = None
     """A folder beside the manifest with a ``Makefile`` that builds it and, if need be, a ``seed.py`` that writes its data."""
     executable: RelativePath | None = None
     """What the recipe builds, relative to its folder."""
     to: WindowsPath | None = None
-    """Where the executable and the data are put."""
+    """Where files, executable and data are put."""
     start: WindowsPath
     arguments: list[Text] = Field(default_factory=list)
     window: Text | None = None
     """Title of the window that shows it is ready; none: it counts as ready once started."""
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if (self.files or self.recipe) and self.to is None:
+            raise PydanticCustomError("to", "say where in the guest it is put: `to: 'C:\\…'`")
+        if self.recipe and self.executable is None:
+            raise PydanticCustomError("executable", "say what the recipe builds: `executable: build/…`")
+        return self
 
 
 class ImageManifest(Model):
@@ -76,11 +87,12 @@ class Image:
         What a recipe builds (folders named ``build``) does not count, only what it is built from.
         """
         digest = hashlib.sha256()
-        recipes = sorted({p.recipe for p in self.manifest.programs.values() if p.recipe})
-        files = [self.path, *(file for recipe in recipes for file in sources(self.folder / recipe))]
-        for file in files:
+        programs = self.manifest.programs.values()
+        folders = sorted({folder for program in programs for folder in (program.files, program.recipe) if folder})
+        for file in [self.path, *(file for folder in folders for file in sources(self.folder / folder))]:
             digest.update(f"{file.relative_to(self.folder)}\0{file.stat().st_size}\0".encode())
-            digest.update(file.read_bytes())
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
         for text in extra:
             digest.update(f"\0{text}".encode())
         return digest.hexdigest()

@@ -166,18 +166,21 @@ def _on_drive(prefix: Path, path: str) -> Path:
 
 
 def _put_program(prefix: Path, image: Image, program: Program) -> None:
-    if program.recipe is None or program.to is None:
+    if program.to is None:
         return
-    recipe = image.folder / program.recipe
     target = _on_drive(prefix, program.to)
     target.mkdir(parents=True, exist_ok=True)
-    if (recipe / "seed.py").is_file():
-        done = subprocess.run(
-            [sys.executable, "seed.py", target], cwd=recipe, capture_output=True, text=True, check=False, timeout=120
-        )
-        if done.returncode != 0:
-            raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
-    if program.executable is not None:
+    if program.files is not None:
+        if not (image.folder / program.files).is_dir():
+            raise MachineError(f"{image.path}: there is no folder {program.files} beside it")
+        shutil.copytree(image.folder / program.files, target, dirs_exist_ok=True)
+    if program.recipe is not None and program.executable is not None:
+        recipe = image.folder / program.recipe
+        if (recipe / "seed.py").is_file():
+            seed = [sys.executable, "seed.py", str(target)]
+            done = subprocess.run(seed, cwd=recipe, capture_output=True, text=True, check=False, timeout=120)
+            if done.returncode != 0:
+                raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
         _make(recipe)
         shutil.copy2(recipe / program.executable, target)
 

@@ -25,12 +25,12 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from runner.record import RunRecord
+from runner.record import ContractRef, FieldChange, RunRecord
 from runner.report import text
 from runner.report.evidence import Blob, Pictures, Texts
 from runner.report.index_page import Summary
 from runner.report.packing import PLAIN_LIMIT, PageWriter, RunPage
-from runner.report.run_page import run_context
+from runner.report.run_page import contract_context, run_context
 
 GENERATOR: Final = "legacyproof report"
 """Marks an index page as ours: nothing else is ever replaced."""
@@ -41,8 +41,10 @@ CSP: Final = (
 )
 """``file:`` because pages opened from disk have no origin that ``'self'`` could mean in every browser."""
 
+_MAX_CONTRACTS: Final = 1_000
 _SHORT: Final = 80
 
+_CHANGED: Final = ' class="changed"'
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICES: Final = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
@@ -102,6 +104,7 @@ class _Report:
         self._pictures = Pictures(folder, blob)
         self._texts = Texts(folder, blob, self._render_text)
         self._blob = blob
+        self._contracts: dict[tuple[str, ...], tuple[ContractRef, Markup]] = {}
         (folder / "data").mkdir()
         self._pages = PageWriter(folder / "runs", folder / "data" / "dictionary.js", plain_limit)
 
@@ -120,12 +123,26 @@ class _Report:
         (self._folder / "index.html").write_text(page, encoding="utf-8")
 
     def _run_page(self, name: str, record: RunRecord, previous: str | None, following: str | None) -> RunPage:
-        context = run_context(record, self._blob, self._pictures, self._texts)
-        page = self._run_template.render(root="../", previous=previous, next=following, **context)
+        context = run_context(record, self._blob, self._pictures)
+        page = self._run_template.render(
+            root="../", previous=previous, next=following, contract_section=self._contract_section(record), **context
+        )
         # Data cannot contain these marks: it is escaped.
         head, rest = page.split("<!--body-->")
         body, tail = rest.split("<!--tail-->")
         return RunPage(name, head, body, tail)
+
+    def _contract_section(self, record: RunRecord) -> Markup:
+        """Contract and prompt, which many runs share; rendered once."""
+        contract, agent = record.contract, record.agent
+        key = (contract.sha256, agent.prompt_text, agent.prompt, agent.spec)
+        known = self._contracts.get(key)
+        if known is None or known[0] != contract:
+            context = contract_context(record, self._texts)
+            known = contract, Markup(self._environment.get_template("contract.html").render(context))  # noqa: S704
+            if len(self._contracts) < _MAX_CONTRACTS:
+                self._contracts[key] = known
+        return known[1]
 
     def _render_text(self, heading: str, content: str) -> str:
         return self._environment.get_template("text.html").render(root="../", heading=heading, text=content)
@@ -142,6 +159,9 @@ def _environment() -> Environment:
     )
     environment.globals |= {"csp": Markup(CSP), "generator": GENERATOR}  # noqa: S704 - a constant
     environment.filters |= {
+        "field_rows": _field_rows,
+        "fact_rows": _fact_rows,
+        "phase_rows": _phase_rows,
         "lines": _lines,
         "number": _number,
         "duration": text.duration,
@@ -158,16 +178,52 @@ def _template(name: str) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What every expression of a template passes through."""
-    if type(value) is not str:
-        return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-    return _short(value) if len(value) <= _SHORT else text.visible(value)
+    """What every expression of a template passes through before it is escaped."""
+    return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _safe(value: str) -> str:
+    """A value for a page: visible and escaped. Short ones, like names of fields, come again and again."""
+    return _safe_short(value) if len(value) <= _SHORT else escape(text.visible(value))
 
 
 @functools.lru_cache(maxsize=4096)
-def _short(value: str) -> Markup:
-    """A short text, ready for the page: names of fields and the like come again on every page."""
+def _safe_short(value: str) -> str:
     return escape(text.visible(value))
+
+
+# The parts of a page that come in dozens are put together here and not by the template, which would take a multiple of the
+# time for a large campaign. As there, every value is made visible and escaped.
+
+
+def _field_rows(changes: Iterable[FieldChange]) -> Markup:
+    """Rows of a ledger's table."""
+    rows = [
+        f'<tr{_CHANGED if change.changed else ""}><th scope="row">{_safe(change.field)}</th>'
+        f"{_cell(change.before)}{_cell(change.after)}</tr>"
+        for change in changes
+    ]
+    return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
+
+
+def _fact_rows(facts: Iterable[tuple[str, str]]) -> Markup:
+    """Names and values for a list of facts."""
+    rows = [f'<dt>{_safe(name)}</dt><dd class="v">{_safe(value)}</dd>' for name, value in facts]
+    return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
+
+
+def _phase_rows(phases: Iterable[tuple[str, str, float]]) -> Markup:
+    """Names, times and bars of phases."""
+    rows = [
+        f"<dt>{_safe(name)}</dt><dd><span>{_safe(time)}</span>"
+        f'<svg aria-hidden="true" width="100%"><rect width="{width:.1f}%" height="100%"/></svg></dd>'
+        for name, time, width in phases
+    ]
+    return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
+
+
+def _cell(value: str | None) -> str:
+    return '<td class="none">—</td>' if value is None else f'<td class="v">{_safe(value)}</td>'
 
 
 def _lines(value: str, limit: int = text.LONG_LIMIT) -> Markup:

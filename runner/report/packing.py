@@ -81,7 +81,7 @@ class PageWriter:
         self._waiting = []
 
     def _write(self, name: str, *parts: str) -> None:
-        with open(self._folder / name, "xb") as file:
+        with open(f"{self._folder}/{name}", "xb") as file:
             file.write("".join(parts).encode())
 
 

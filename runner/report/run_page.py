@@ -83,8 +83,8 @@ class SnapshotLine:
     identity: str
 
 
-def run_context(record: RunRecord, blob: Blob, pictures: Pictures, texts: Texts) -> dict[str, Any]:
-    """Everything the template asks for but the neighbours; pictures and texts are written on the way."""
+def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, Any]:
+    """What the page's template asks for; pictures are written on the way."""
     verdict = record.verdict
     frames = record.recording.frames
     timeline = record.agent.timeline
@@ -116,15 +116,22 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures, texts: Texts)
         "timeline_more": max(0, len(timeline) - LIMIT),
         "phases": _phases(record.timings),
         "warnings": _warnings(record),
-        "parameters": _facts(record.contract.parameters),
         "usage": _facts(record.agent.usage),
         "freshness": None if record.freshness is None else _facts(record.freshness),
-        "contract_page": texts.add(record.contract.source, f"Contract {record.contract.id}"),
-        "prompt_page": texts.add(
-            record.agent.prompt_text, f"Prompt for {record.contract.title}: {record.agent.prompt}"
-        ),
         "snapshots": _snapshots(record),
         "taken": _taken(record),
+    }
+
+
+def contract_context(record: RunRecord, texts: Texts) -> dict[str, Any]:
+    """What the template of the contract's section asks for; texts are written on the way."""
+    contract, agent = record.contract, record.agent
+    return {
+        "contract": contract,
+        "agent": agent,
+        "parameters": _facts(contract.parameters),
+        "contract_page": texts.add(contract.source, f"Contract {contract.id}"),
+        "prompt_page": texts.add(agent.prompt_text, f"Prompt for {contract.title}: {agent.prompt}"),
     }
 
 

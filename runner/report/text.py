@@ -104,8 +104,8 @@ def clock(seconds: float) -> str:
 def moment(when: datetime) -> str:
     """A date with time, in UTC where the zone is known."""
     if when.tzinfo is None:
-        return f"{when:%Y-%m-%d %H:%M:%S}"
+        return when.isoformat(" ", "seconds")
     try:
-        return f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return when.astimezone(UTC).isoformat(" ", "seconds")[:19] + " UTC"
     except OverflowError:
-        return when.isoformat(" ")
+        return when.isoformat(" ", "seconds")

@@ -101,7 +101,7 @@ def test_records_of_dbase_3(name: str, number: int) -> None:
         ("dbase_31.dbf", 0, "UNITPRICE", Decimal(18)), ("dbase_31.dbf", 0, "DISCONTINU", False), ("dbase_32.dbf", 0, "NAME", "Bad Meets Evil"),
         ("dbase_8b.dbf", 0, "MEMO", "First memo\r\n"), ("dbase_8b.dbf", 0, "FLOAT", Decimal("1.23456789012346")), ("dbase_8c.dbf", 0, "ID", Decimal(1)),
         ("dbase_8c.dbf", 0, "Length CM", Decimal(100)), ("dbase_8c.dbf", 1, "Name", "Giant Maori Wrasse"), ("dbase_f5.dbf", 0, "COMN", "baix penedès"),
-        ("foxprodb/calls.dbf", 0, "CALL_DATE", datetime(1994, 11, 21, 13, 35, 39)), ("mazovia.dbf", 0, "A2", "English"),
+        ("foxprodb/calls.dbf", 0, "CALL_DATE", datetime.fromisoformat("1994-11-21 13:35:39")), ("mazovia.dbf", 0, "A2", "English"),
     ],
 )  # fmt: skip
 def test_known_values(name: str, number: int, field: str, value: object) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_unknown_encoding_is_a_fault_of_the_contract(name: str) -> None:
         load_table(Table([F("X")], [b"a"]).state(), name)
 
 
-VFP = {"version": 0x30}
+VFP: dict[str, Any] = {"version": 0x30}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +136,10 @@ VFP = {"version": 0x30}
         ("B", struct.pack("<d", 0.1), V, Decimal("0.1")), ("B", struct.pack("<d", -0.0), V, Decimal(0)),
         ("B", struct.pack("<d", float("nan")), U, None), ("B", struct.pack("<d", float("-inf")), U, None),
         ("Y", struct.pack("<q", -12345), V, Decimal("-1.2345")), ("Y", struct.pack("<q", 2**63 - 1), V, Decimal("922337203685477.5807")),
-        ("T", struct.pack("<ii", 2451545, 43_200_000), V, datetime(2000, 1, 1, 12)), ("T", bytes(8), B, None), ("T", b" " * 8, B, None),
+        ("T", struct.pack("<ii", 2451545, 43_200_000), V, datetime.fromisoformat("2000-01-01 12:00")), ("T", bytes(8), B, None), ("T", b" " * 8, B, None),
         ("T", struct.pack("<ii", 2451545, 86_400_000), U, None), ("T", struct.pack("<ii", 0, 5), U, None),
         ("T", struct.pack("<ii", -1, -1), U, None), ("T", struct.pack("<ii", 2**31 - 1, 0), U, None),
-        ("T", struct.pack("<ii", 2451545, 999), V, datetime(2000, 1, 1, 0, 0, 0, 999_000)),
+        ("T", struct.pack("<ii", 2451545, 999), V, datetime.fromisoformat("2000-01-01 00:00:00.999")),
     ],
 )  # fmt: skip
 def test_visual_foxpro_types(letter: str, raw: bytes, state: CellState, value: object) -> None:
@@ -153,7 +154,7 @@ def test_visual_foxpro_types(letter: str, raw: bytes, state: CellState, value: o
         ("I", b"\x80\0\0\x05", V, Decimal(5)), ("I", b"\x7f\xff\xff\xfb", V, Decimal(-5)), ("+", b"\x80\0\0\0", V, Decimal(0)),
         ("+", bytes(4), B, None), ("O", bytes.fromhex("bff8000000000000"), V, Decimal("1.5")),
         ("O", bytes.fromhex("4007ffffffffffff"), V, Decimal("-1.5")), ("O", bytes(8), B, None), ("@", bytes(8), B, None),
-        ("@", struct.pack(">d", date(2024, 2, 29).toordinal() * 86_400_000 + 3_600_000), V, datetime(2024, 2, 29, 1)),
+        ("@", struct.pack(">d", date(2024, 2, 29).toordinal() * 86_400_000 + 3_600_000), V, datetime.fromisoformat("2024-02-29 01:00")),
         ("@", b"\xff" * 8, U, None),
     ],
 )  # fmt: skip

@@ -154,8 +154,8 @@ def test_block_comparison_finds_what_a_loop_finds(data: st.DataObject) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(0, 5), max_size=30), st.integers(1, 4))
-def test_join_groups_by_key(left: list[int], right: list[int], _bits: int) -> None:
+@given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(0, 5), max_size=30))
+def test_join_groups_by_key(left: list[int], right: list[int]) -> None:
     groups = join(range(len(left)), range(len(right)), left.__getitem__, right.__getitem__)
     found = {left[ones[0]]: (ones, twos) for ones, twos in groups}
     expected = {
@@ -295,7 +295,7 @@ def test_agrees_with_dbf_and_dbfread(rows: list[tuple[Any, ...]], kind: str) -> 
             assert mine["C"].value == put[2] == other["C"]
         assert mine["D"].value == put[3] == other["D"]
         # Both libraries cut what follows a memo's last character; ours keeps every byte.
-        assert (mine["E"].value or "").rstrip() == put[4].rstrip() == (third[4] or "").rstrip()
+        assert str(mine["E"].value or "").rstrip() == put[4].rstrip() == (third[4] or "").rstrip()
         assert kind == "vfp" or (other["E"] or "").rstrip() == put[4].rstrip()
         assert (mine["E"].state is CellState.BLANK) == (not mine["E"].raw)
 

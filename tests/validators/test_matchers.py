@@ -17,10 +17,10 @@ from validators.matchers import RunContext, Subject, cell_key, describe, hint, l
 from validators.values import REGEX_LIMIT, cell_of_json, shown
 
 ADAPTER: TypeAdapter[Any] = TypeAdapter(Matcher)
-STARTED = datetime(2026, 11, 29, 23, 58, 10, 700_000)
-ENDED = datetime(2026, 11, 30, 0, 3, 5, 100_000)
+STARTED = datetime(2026, 11, 29, 23, 58, 10, 700_000)  # noqa: DTZ001 - local to the guest
+ENDED = datetime(2026, 11, 30, 0, 3, 5, 100_000)  # noqa: DTZ001 - local to the guest
 RUN = RunContext(STARTED, ENDED)
-DAY_RUN = RunContext(datetime(2026, 11, 29, 9, 0, 5, 900_000), datetime(2026, 11, 29, 9, 10))
+DAY_RUN = RunContext(STARTED.replace(hour=9, minute=0, second=5), STARTED.replace(hour=9, minute=10, second=0))
 
 
 def m(value: Any) -> Any:
@@ -223,7 +223,6 @@ def holds(matcher: Any, cell: Cell | None, context: RunContext = RUN, **around: 
         ({"between": ["1964-01-01 00:00", "1964-12-31 12:00"]}, moment("1964-12-31T23:59:59"), False),
         ({"between": ["08:00", "09:00"]}, clock("08:30:00"), True),
         ({"between": ["a", "b"]}, day("1964-12-31"), False),
-        ({"between": [1, "b"]}, num(1), False),
         ({"between": [1, 3]}, null(Kind.NUMBER), False),
         ({"between": [1, 3]}, day("1964-12-31"), False),
         # normalised text
@@ -298,7 +297,7 @@ def test_matchers(matcher: Any, cell: Cell | None, expected: bool) -> None:
     ],
 )
 def test_changed(before: Cell | None, after: Cell | None, changed: bool | None, unchanged: bool) -> None:
-    around = {"before": before, "after": after, "changed": changed}
+    around: dict[str, Any] = {"before": before, "after": after, "changed": changed}
     assert holds({"is": "unchanged"}, after, **around) is unchanged
     assert holds({"is": "changed"}, after, **around) is not unchanged
     assert holds({"not": {"is": "unchanged"}}, after, **around) is not unchanged
@@ -351,7 +350,7 @@ def _numbers(*cells: Cell | None, live: bool = True) -> Table:
 )
 def test_generated_next(table: Table, cell: Cell, ordinal: int, expected: bool) -> None:
     run = RunContext(STARTED, ENDED, rows={"patients": table})
-    around = {"observable": "patients", "field": "NR", "ordinal": ordinal}
+    around: dict[str, Any] = {"observable": "patients", "field": "NR", "ordinal": ordinal}
     assert holds({"generated": "next"}, cell, run, **around) is expected
 
 
@@ -371,7 +370,7 @@ def test_generated_unique() -> None:
         ({"NR": broken()}, True),
     ]
     run = RunContext(STARTED, ENDED, rows={"patients": Table(new=rows)})
-    around = {"observable": "patients", "field": "NR"}
+    around: dict[str, Any] = {"observable": "patients", "field": "NR"}
     assert holds({"generated": "unique"}, text("a"), run, **around)
     assert not holds({"generated": "unique"}, text("b"), run, **around)
     assert not holds({"generated": "unique"}, text(""), run, **around)
@@ -477,7 +476,7 @@ def test_json_values_are_strict(matcher: Any, value: Any, expected: bool) -> Non
 def test_a_regular_expression_that_does_not_end_is_the_contracts_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("validators.values.REGEX_SECONDS", 0.2)
     with pytest.raises(ContractFault, match="does not come to an end"):
-        holds({"regex": r"(x+x+)+y"}, var("x" * 40))
+        holds({"regex": r"((a|aa|aaa)+(b|))+[cd]"}, var("a" * 60))
 
 
 def test_a_very_long_value_is_not_tried() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from contracts.schema import DbfTable
 from validators.changes import Cell, Change, Comparison, Kind, Note, Row, Unreadable, Verb
-from validators.dbf.compare import Delta, MemoComparison, RowComparison, unequal_records
+from validators.dbf.compare import Delta, MemoComparison, RowComparison, Runs, packed, unequal_records
 from validators.dbf.index import KeyIndex, check_key, key_text
 from validators.dbf.layout import Dialect
 from validators.dbf.pairing import Pairing, by_content, by_key, by_position
@@ -111,7 +111,7 @@ def _one_sided(
 ) -> Comparison:
     """A table that was created or dropped: that, and its live rows."""
     table = old or new
-    assert table is not None  # noqa: S101 - the caller has one of them
+    assert table is not None
     check_key(table, spec.key)
     reader = KeyReader(table, spec.key) if spec.key else None
     structure = _structure(table)

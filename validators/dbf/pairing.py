@@ -208,7 +208,9 @@ def by_position(old: Table, new: Table, unequal: Sequence[int]) -> Pairing | Non
     return pairing
 
 
-def by_content(comparison: RowComparison, before: Sequence[int], after: Sequence[int], *, by_bytes: bool) -> Pairing:
+def by_content(
+    comparison: RowComparison, before: Sequence[int], after: Sequence[int], runs: Runs | None = None, *, by_bytes: bool
+) -> Pairing:
     """Pairs rows of equal content.
 
     Args:

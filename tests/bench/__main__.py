@@ -1,0 +1,101 @@
+"""``make bench``: every measurement against its target; prints a table and writes ``bench.json``.
+
+Ratios are against a named alternative measured in the same run, since these figures are taken on shared machines.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import dbf_diff, ledger_scale, machine_overhead, recorder_latency
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement: ``holds`` is ``None`` where a value is told without a target."""
+
+    name: str
+    value: float
+    unit: str
+    against: str
+    target: str
+    holds: bool | None
+
+
+def machine() -> Iterator[Row]:
+    """Overhead per run on the embedded machine."""
+    found = machine_overhead.measure()
+    against = "the agent's own time in the same runs"
+    yield Row(
+        "embedded machine: overhead per run", found["overhead"], "s", f"{against} ({found['agent']:.2f} s)", "≤ 2 s",
+        found["overhead"] <= 2,
+    )  # fmt: skip
+    for phase in machine_overhead.PHASES:
+        yield Row(f"  of it {phase}", found[phase], "s", "", "", None)
+
+
+def recorder() -> Iterator[Row]:
+    """Latency that the flight recorder adds."""
+    for screen, found in recorder_latency.measure().items():
+        for part in ("median", "p95"):
+            added = found[f"added_{part}"]
+            yield Row(
+                f"flight recorder: added per event, {screen} screen, {part}", added, "ms",
+                f"the same server directly ({found[f'direct_{part}']:.2f} ms)", "< 5 ms", added < 5,
+            )  # fmt: skip
+
+
+def dbf() -> Iterator[Row]:
+    """Comparing two tables of a million rows."""
+    found = dbf_diff.measure()
+    yield Row(
+        "DBF: 1,000,000 × 30 table compared, 3 rows changed", found["times_faster_than_dbfread"], "×",
+        "reading both with dbfread and comparing", "≥ 300 × faster", found["times_faster_than_dbfread"] >= 300,
+    )  # fmt: skip
+    yield Row(
+        "  against cmp", found["times_cmp"], "×", "cmp of the two files", "≤ 3 × its time", found["times_cmp"] <= 3
+    )
+    memory = found["memory_mib"]
+    yield Row("  memory beyond the mapped files", memory, "MiB", "", "≤ 64 MiB", memory <= 64)
+
+
+def ledger() -> Iterator[Row]:
+    """Accounting for many changes."""
+    found = ledger_scale.measure()
+    yield Row("ledger: 100,000 changes × 100 effects", found["seconds"], "s", "", "≤ 2 s", found["seconds"] <= 2)
+    yield Row("  growth", found["ratio"], "×", "half as many changes", "≤ 2.5 (linear: 2)", found["ratio"] <= 2.5)
+
+
+PARTS: dict[str, Callable[[], Iterator[Row]]] = {"machine": machine, "recorder": recorder, "dbf": dbf, "ledger": ledger}
+
+
+def main() -> None:
+    """Runs the parts named on the command line, or all."""
+    chosen = sys.argv[1:] or list(PARTS)
+    console = Console()
+    table = Table("what", "value", "against", "target", "holds")
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as home:
+        os.environ.setdefault("LEGACYPROOF_HOME", home)
+        for part in chosen:
+            console.print(f"measuring: {part}")
+            for row in PARTS[part]():
+                rows.append(row)
+                holds = "" if row.holds is None else "yes" if row.holds else "NO"
+                table.add_row(row.name, f"{row.value:.3g} {row.unit}", row.against, row.target, holds)
+    console.print(table)
+    Path("bench.json").write_text(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False) + "\n")
+    console.print("written: bench.json")
+
+
+if __name__ == "__main__":
+    main()
