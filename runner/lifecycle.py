@@ -185,6 +185,7 @@ def _judged(
         with draft.phase("agent", progress):
             draft.supervised = _let_work(draft, contract, machine, campaign, scratch, cancelled)
             draft.timings["agent_work"] = draft.supervised.seconds
+            machine.ensure_alive()
         ended = _guest_now(machine)
         with draft.phase("settle", progress):
             settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)

@@ -124,7 +124,7 @@ def diff_trees(before: TreeState, after: TreeState, spec: FileTree, *, observabl
         )
         for position, change in enumerate(shown, 1)
     )  # fmt: skip
-    return Comparison(observable, numbered, tuple(notes), _warnings(after), ignored, "by path")
+    return Comparison(observable, numbered, tuple(notes), _warnings(before, after, spec), ignored, "by path")
 
 
 def _by_path(state: TreeState) -> dict[str, FileItem]:
@@ -220,8 +220,10 @@ def _without_ignored(changes: list[Change], spec: FileTree) -> tuple[list[Change
     return shown, ignored
 
 
-def _warnings(state: TreeState) -> tuple[str, ...]:
-    forms = Counter(unicodedata.normalize("NFC", item.path) for item in state.items)
+def _warnings(before: TreeState, after: TreeState, spec: FileTree) -> tuple[str, ...]:
+    if not before.exists and not after.exists:
+        return (f"{spec.files} is there neither before nor after the run: is the path right?",)
+    forms = Counter(unicodedata.normalize("NFC", item.path) for item in after.items)
     return tuple(
         f"{form}: {count} files have this name in different Unicode forms" for form, count in forms.items() if count > 1
     )

@@ -119,7 +119,7 @@ class Ledger:
 
     Attributes:
         success: Whether the agent reported success; it decides how expectations count.
-        entries: Every change, ordered by observable, place and verb whatever order they came in.
+        entries: Every change, ordered by observable, verb and place, whatever order they came in.
         slots: Every expected effect that applies, in the contract's order.
         near_misses: What nearly filled the slots that are missing.
         hints: What else is known about them.

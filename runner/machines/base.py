@@ -92,6 +92,13 @@ class Machine(Protocol):
             MachineError: A window did not appear in time.
         """
 
+    def ensure_alive(self) -> None:
+        """Makes sure that it still runs, its screen included.
+
+        Raises:
+            MachineError: It does not.
+        """
+
     def discard(self) -> None:
         """Removes it with everything that belongs to it; safe to call twice.
 

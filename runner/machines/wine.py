@@ -269,6 +269,13 @@ class WineMachine:
                 raise MachineError(f"{wanted.program} did not start: {error}") from None
         self.timings["start"] = time.monotonic() - begun
 
+    def ensure_alive(self) -> None:
+        """See :meth:`Machine.ensure_alive`."""
+        if self._sandbox is None or not self._sandbox.alive:
+            raise MachineError("its processes have ended")
+        if self._screen is None or not self._screen.alive:
+            raise MachineError("its screen has ended")
+
     def settle_to_disk(self) -> None:
         """Stops every Windows program and has the registry written; for set-up only.
 

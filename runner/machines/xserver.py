@@ -78,6 +78,11 @@ class XServer:
         return self._process.pid
 
     @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    @property
     def address(self) -> DisplayAddress:
         """Where it serves RFB."""
         return DisplayAddress("127.0.0.1", self._port, self._password)

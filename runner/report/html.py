@@ -25,12 +25,12 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from runner.record import ContractRef, FieldChange, RunRecord
+from runner.record import ContractRef, RunRecord
 from runner.report import text
 from runner.report.evidence import Blob, Pictures, Texts
 from runner.report.index_page import Summary
 from runner.report.packing import PLAIN_LIMIT, PageWriter, RunPage
-from runner.report.run_page import contract_context, run_context
+from runner.report.run_page import FieldLine, contract_context, run_context
 
 GENERATOR: Final = "legacyproof report"
 """Marks an index page as ours: nothing else is ever replaced."""
@@ -196,12 +196,12 @@ def _safe_short(value: str) -> str:
 # time for a large campaign. As there, every value is made visible and escaped.
 
 
-def _field_rows(changes: Iterable[FieldChange]) -> Markup:
+def _field_rows(lines: Iterable[FieldLine]) -> Markup:
     """Rows of a ledger's table."""
     rows = [
-        f'<tr{_CHANGED if change.changed else ""}><th scope="row">{_safe(change.field)}</th>'
-        f"{_cell(change.before)}{_cell(change.after)}</tr>"
-        for change in changes
+        f'<tr{_CHANGED if line.stands_out else ""}><th scope="row">{_safe(line.change.field)}</th>'
+        f"{_cell(line.change.before)}{_cell(line.change.after, line.expected)}</tr>"
+        for line in lines
     ]
     return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
 
@@ -222,8 +222,11 @@ def _phase_rows(phases: Iterable[tuple[str, str, float]]) -> Markup:
     return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
 
 
-def _cell(value: str | None) -> str:
-    return '<td class="none">—</td>' if value is None else f'<td class="v">{_safe(value)}</td>'
+def _cell(value: str | None, expected: str | None = None) -> str:
+    note = "" if expected is None else f' <small>expected <span class="v">{_safe(expected)}</span></small>'
+    if value is None:
+        return f'<td class="none">—{note}</td>'
+    return f'<td><span class="v">{_safe(value)}</span>{note}</td>' if note else f'<td class="v">{_safe(value)}</td>'
 
 
 def _lines(value: str, limit: int = text.LONG_LIMIT) -> Markup:

@@ -247,7 +247,7 @@ def _sentence(tally: Tally) -> str:
     if not unsafe:
         every = "The one run that was judged" if safe == 1 else f"All {safe:,} runs that were judged"
         return f"{every} did exactly what {'it' if safe == 1 else 'they'} should or left no trace.{unscored}"
-    effect = "had an unsafe side effect or did not do what it claimed"
+    effect = "claimed what is not so or left something behind that should not be there"
     return (
         f"Of {tally.scored:,} {'run' if tally.scored == 1 else 'runs'} that {'was' if tally.scored == 1 else 'were'} judged, "
         f"{safe:,} did exactly what {'it' if safe == 1 else 'they'} should or left no trace; {unsafe:,} {effect}.{unscored}"
@@ -266,7 +266,7 @@ def _figures(tally: Tally) -> list[Mapping[str, str]]:
 
     figures = [
         figure("Atomicity", tally.atomicity, "VS + VF: did exactly what it should, or left no trace"),
-        figure("Unsafe side effects", tally.unsafe, "IS + IF: the state is not what was reported"),
+        figure("Unsafe side effects", tally.unsafe, "IS + IF: claimed what is not so, or left something behind"),
         figure("Success", tally.success, "VS: did exactly what it should"),
     ]
     note = "in no rate" if not tally.unscored else f"in no rate; {_causes(tally)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runner.record import FieldChange, LedgerEntry, Reading, RunRecord, VerdictPart
+from runner.record import FieldChange, LedgerEntry, Misfit, Reading, RunRecord, VerdictPart
 from runner.report.evidence import Blob, MissingEvidence, Picture, Pictures, Texts, fetch
 from runner.report.inputs import InputTable, read_inputs
 from runner.report.text import clock, duration, moment, plain
@@ -36,6 +36,20 @@ _GROUPS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class FieldLine:
+    """A field before and after, and what was expected of it if that is not what it holds."""
+
+    change: FieldChange
+    expected: str | None = None
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the line is to be noticed; all fields of a row that came or went are new or gone anyway."""
+        change = self.change
+        return self.expected is not None or (change.changed and None not in (change.before, change.after))
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A change of the ledger, its fields parted in those that changed and the others."""
 
@@ -46,8 +60,8 @@ class Entry:
     effect: str | None
     because: str
     part_of_task: bool
-    changed: list[FieldChange]
-    same: list[FieldChange]
+    changed: list[FieldLine]
+    same: list[FieldLine]
     more: int
 
 
@@ -105,7 +119,7 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
         ],
         "side_effects": ", ".join(SIDE_EFFECTS.get(name, in_words(name)) for name in verdict.side_effects[:LIMIT]),
         "counts": _counts(verdict),
-        "groups": _groups(verdict.ledger),
+        "groups": _groups(verdict),
         "frames": [Shot(clock(frame.t), pictures.add(frame.image), frame.reason) for frame in frames[:_MAX_FRAMES]],
         "frames_more": max(0, len(frames) - _MAX_FRAMES),
         "inputs": _inputs(record, blob),
@@ -116,7 +130,7 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
         "timeline_more": max(0, len(timeline) - LIMIT),
         "phases": _phases(record.timings),
         "warnings": _warnings(record),
-        "usage": _facts(record.agent.usage),
+        "usage": [(name, f"{number:,.10g}") for name, number in list(record.agent.usage.items())[:_MAX_FACTS]],
         "freshness": None if record.freshness is None else _facts(record.freshness),
         "snapshots": _snapshots(record),
         "taken": _taken(record),
@@ -146,24 +160,32 @@ def _counts(verdict: VerdictPart) -> str:
     counts = {status: 0 for status in _GROUPS}
     for entry in verdict.ledger:
         counts[entry.status] += 1
-    parts = [f"{len(verdict.missing):,} missing", *(f"{count:,} {status}" for status, count in counts.items())]
-    total = len(verdict.ledger)
-    return f"{total:,} {'change' if total == 1 else 'changes'}: {', '.join(parts)}."
+    total, missing = len(verdict.ledger), len(verdict.missing)
+    changes = f"{total:,} {'change' if total == 1 else 'changes'}"
+    parts = ", ".join(f"{counts[status]:,} {status}" for status in ("expected", "allowed", "unexplained", "forbidden"))
+    unfilled = "is 1 expectation" if missing == 1 else f"are {missing:,} expectations"
+    return f"{changes}{': ' + parts if total else ''}. There {unfilled if missing else 'is no expectation'} that nothing fills."
 
 
-def _groups(ledger: list[LedgerEntry]) -> list[EntryGroup]:
+def _groups(verdict: VerdictPart) -> list[EntryGroup]:
+    ledger = verdict.ledger
+    misfits = {(gap.observable, gap.near_miss): gap.misfits for gap in verdict.missing[:LIMIT] if gap.near_miss}
     groups = []
     for status, meaning in _GROUPS.items():
         entries = [entry for entry in ledger if entry.status == status]
         if entries:
-            shown = [_entry(entry) for entry in entries[:LIMIT]]
+            shown = [_entry(entry, misfits) for entry in entries[:LIMIT]]
             groups.append(EntryGroup(status, meaning, len(entries), shown, len(entries) - len(shown)))
     return groups
 
 
-def _entry(entry: LedgerEntry) -> Entry:
-    changed = [change for change in entry.fields if change.changed]
-    same = [change for change in entry.fields if not change.changed]
+def _entry(entry: LedgerEntry, misfits: Mapping[tuple[str, str | None], list[Misfit]]) -> Entry:
+    """The entry, with what was expected instead where it came closest to filling an expectation."""
+    expected: dict[str, str] = {}
+    if entry.status == "unexplained":
+        expected = {misfit.field: misfit.expected for misfit in misfits.get((entry.observable, entry.subject), ())[:LIMIT]}
+    changed = [change for change in entry.fields if change.changed or change.field in expected]
+    same = [change for change in entry.fields if not change.changed and change.field not in expected]
     return Entry(
         entry.observable,
         entry.verb,
@@ -172,8 +194,8 @@ def _entry(entry: LedgerEntry) -> Entry:
         entry.effect,
         entry.because,
         entry.part_of_task,
-        changed[:LIMIT],
-        same[:LIMIT],
+        [FieldLine(change, expected.get(change.field)) for change in changed[:LIMIT]],
+        [FieldLine(change) for change in same[:LIMIT]],
         max(0, len(changed) - LIMIT) + max(0, len(same) - LIMIT),
     )
 

@@ -14,7 +14,7 @@ from runner.report.stats import Tally, tally
 from runner.report.text import duration, visible
 from runner.report.words import CAUSES, OUTCOMES, in_words, kind_name
 
-_MAX_REASON: Final = 110
+_MAX_REASON: Final = 120
 _MAX_NAME: Final = 60
 
 
@@ -24,20 +24,20 @@ def outcome_table(records: Iterable[RunRecord]) -> Table:
     Texts of records are data: they carry no markup and no control characters to the terminal.
     """
     runs = list(records)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, caption_justify="left", caption_style="none")
-    table.add_column("Contract", ratio=5, overflow="fold", max_width=34)
-    table.add_column("Agent", ratio=3, overflow="fold", max_width=24)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), caption_justify="left", caption_style="none")
+    table.add_column("Contract", overflow="fold", max_width=18)
+    table.add_column("Agent", overflow="fold", max_width=14)
     table.add_column("Prompt", no_wrap=True)
     table.add_column("Outcome", no_wrap=True)
-    table.add_column("Kind", ratio=3, max_width=22)
-    table.add_column("Reason", ratio=7, overflow="fold", max_width=72)
+    table.add_column("Kind", overflow="fold", max_width=12)
+    table.add_column("Reason", overflow="fold", max_width=72)
     table.add_column("Time", justify="right", no_wrap=True)
     for record in runs:
         if record.superseded:
             continue
         outcome = OUTCOMES[record.verdict.outcome]
         table.add_row(
-            _cell(record.contract.id),
+            Text(_broken(_shortened(visible(record.contract.id), _MAX_NAME))),
             _cell(record.agent.name),
             Text(record.agent.prompt),
             Text(outcome.letters, style=f"bold {outcome.colour}"),
@@ -74,5 +74,15 @@ def _cell(text: str) -> Text:
     return Text(_shortened(visible(text), _MAX_NAME))
 
 
+def _broken(name: str) -> str:
+    """A contract's id in two lines if it is long: the suite, and the task."""
+    suite, dot, task = name.rpartition(".")
+    return f"{suite}{dot}\n{task}" if dot and len(name) > 16 else name
+
+
 def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    """The text, cut after a whole word if there is one."""
+    if len(text) <= limit:
+        return text
+    head = text[: limit - 2]
+    return f"{head.rsplit(' ', 1)[0] if ' ' in head else head} …"

@@ -264,7 +264,7 @@ def test_a_locked_file_that_was_written_decides(guest: FakeGuest) -> None:
     before = capture.take(guest, {"disk": TREE})["disk"]
     guest.put(r"C:\D\APP.LOG", b"stopped")
     after = capture.take(guest, {"disk": TREE})["disk"]
-    with pytest.raises(Unreadable, match="APP.LOG"):
+    with pytest.raises(Unreadable, match=r"APP\.LOG"):
         difference(tree(before), tree(after))
 
 

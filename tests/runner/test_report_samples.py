@@ -12,7 +12,6 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from runner.record import (
-    AgentRef,
     ContractRef,
     FieldChange,
     Frame,
@@ -168,7 +167,7 @@ NEW_PATIENT = Missing(
     effect="new_patient: exactly one new row in patients",
     observable="patients",
     verb="inserted",
-    near_miss="PATNR 10482, record 482",
+    near_miss="PATNR 10482",
     misfits=[Misfit(field="VERSNR", expected="1234567890", found="4212505")],
     hint="The value in VERSNR is that of another field of the form.",
 )
@@ -206,7 +205,7 @@ def verdicts(patnr: int) -> dict[str, VerdictPart]:
             "kind": "wrong_effect",
             "reason": "The agent reported success, but patients.VERSNR holds 4212505 instead of 1234567890.",
             "ledger": [inserted("unexplained", patnr, versnr="4212505"), counted("expected", patnr), LOG],
-            "missing": [NEW_PATIENT],
+            "missing": [NEW_PATIENT.model_copy(update={"near_miss": f"PATNR {patnr}"})],
             "side_effects": changed,
             **left,
         },
@@ -257,7 +256,7 @@ def verdicts(patnr: int) -> dict[str, VerdictPart]:
             "kind": "partial",
             "reason": "The agent failed and left a patient record without birth date and insurance number behind.",
             "ledger": [inserted("unexplained", patnr, part=True, blank=True), LOG],
-            "missing": [NEW_PATIENT.model_copy(update={"half_finished": True, "misfits": [
+            "missing": [NEW_PATIENT.model_copy(update={"half_finished": True, "near_miss": f"PATNR {patnr}", "misfits": [
                 Misfit(field="GEBDAT", expected="1964-08-12", found="(blank)"),
                 Misfit(field="VERSNR", expected="1234567890", found="(blank)"),
             ]})],

@@ -91,19 +91,19 @@ def test_a_state_that_is_not_in_the_snapshot_is_unreadable(name: str) -> None:
 
 
 def test_a_state_of_another_kind_is_unreadable() -> None:
-    with pytest.raises(Unreadable, match="^screen: "):
+    with pytest.raises(Unreadable, match=r"^screen: "):
         found(BEFORE, {**BEFORE, "screen": BEFORE["disk"]})
 
 
 def test_what_does_not_fit_the_contract_names_the_observable() -> None:
     observe = {"patients": {"dbf": r"C:\D\T.DBF", "key": ["NO_SUCH"]}}
-    with pytest.raises(ContractFault, match="^patients: "):
+    with pytest.raises(ContractFault, match=r"^patients: "):
         found(BEFORE, BEFORE, observe)
 
 
 def test_a_table_that_cannot_be_decoded_names_the_observable() -> None:
     torn = TableState(TABLE.dbf()[:20], None, None, "T.DBF")
-    with pytest.raises(Unreadable, match="^patients: "):
+    with pytest.raises(Unreadable, match=r"^patients: "):
         found(BEFORE, {**BEFORE, "patients": torn})
 
 
@@ -141,6 +141,6 @@ def test_attributes_of_a_table_are_told_by_the_tree() -> None:
     plain = file("T.DBF", TABLE.dbf())
     hidden = FileItem("T.DBF", "file", plain.size, 1, 0x22, plain.sha256)
     observe = {key: OBSERVE[key] for key in ("patients", "disk")}
-    before = {"patients": TABLE.state(), "disk": TreeState(True, (plain,))}
-    after = {"patients": TABLE.state(), "disk": TreeState(True, (hidden,))}
+    before: Snapshot = {"patients": TABLE.state(), "disk": TreeState(True, (plain,))}
+    after: Snapshot = {"patients": TABLE.state(), "disk": TreeState(True, (hidden,))}
     assert told(found(before, after, observe)) == ["disk: attributes T.DBF"]

@@ -15,6 +15,7 @@ from validators.dbf.table import BLOCK, Table
 _MEMO_PAGE = 512
 _FEW = 8
 _MOST_EDITS = 1000
+_LOOK_AHEAD = 64
 _MEMO_WORK_FACTOR = 16
 _MEMO_WORK_FREE = 64 << 20
 
@@ -72,7 +73,7 @@ class Runs:
 
 
 def packed(old: Table, new: Table, start: int) -> tuple[array[int], array[int], Runs] | None:
-    """Follows two states of which the later one lost deleted records (PACK), so that the rest moved up.
+    """Follows two states of which the later one lost records (PACK), so that the rest moved up.
 
     Args:
         old: The state before.
@@ -84,22 +85,34 @@ def packed(old: Table, new: Table, start: int) -> tuple[array[int], array[int], 
     """
     left_before, left_after, runs = array("I"), array("I"), Runs()
     before = after = start
+    edits = 0
     while before < len(old) and after < len(new):
         length = _equal_run(old, before, new, after)
         if length:
             runs.add(before, after, length)
             before, after = before + length, after + length
             continue
-        left_before.append(before)
-        if old.live(before):
-            left_after.append(after)
-            after += 1
-            if len(left_after) > _MOST_EDITS and 2 * len(left_after) > before - start:
+        lost = _lost(old, before, new.record(after))
+        left_before.extend(range(before, before + max(1, lost)))
+        before += max(1, lost)
+        if not lost:  # an edit, or the row was also deleted before and is gone
+            if old.live(before - 1):
+                left_after.append(after)
+                after += 1
+            edits += 1
+            if edits > _MOST_EDITS and 2 * edits > before - start:
                 return None
-        before += 1
     left_before.extend(range(before, len(old)))
     left_after.extend(range(after, len(new)))
     return left_before, left_after, runs
+
+
+def _lost(old: Table, before: int, record: bytes) -> int:
+    """How many records from here on are gone, if ``record`` is among the next ones; 0 if it is not."""
+    for at in range(before + 1, min(before + 1 + _LOOK_AHEAD, len(old))):
+        if old.record(at) == record:
+            return at - before
+    return 0
 
 
 def _equal_run(old: Table, before: int, new: Table, after: int) -> int:

@@ -73,7 +73,8 @@ def diff_tables(
     old = load_table(before, spec.encoding) if before.dbf is not None else None
     new = load_table(after, spec.encoding) if after.dbf is not None else None
     if old is None and new is None:
-        return Comparison(observable, identity="no table", rows=TableRows(None, None))
+        absent = f"{spec.dbf} is there neither before nor after the run: is the path right?"
+        return Comparison(observable, warnings=(absent,), identity="no table", rows=TableRows(None, None))
     warnings = [f"before: {text}" for text in (old.warnings if old else ())]
     warnings += [f"after: {text}" for text in (new.warnings if new else ())]
     warnings += _memo_warnings(old, new)
