@@ -47,7 +47,8 @@ machines_app = typer.Typer(
 )
 app.add_typer(machines_app, name="machines")
 
-_out = Console(highlight=False)
+_NARROW = 100
+_out = Console(highlight=False, width=None if sys.stdout.isatty() else _NARROW)
 _err = Console(stderr=True, highlight=False)
 
 
@@ -92,12 +93,12 @@ def run(
     cancelled = threading.Event()
     with campaign.held():
         records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
+    if not as_json:
+        _out.print(outcome_table(records))
     report = write_report(
         campaign.records(), campaign.blob, campaign.folder / "report",
         title=campaign.name, generated=datetime.now(UTC),
     )  # fmt: skip
-    if not as_json:
-        _out.print(outcome_table(records))
     _err.print(f"report: {report}", soft_wrap=True)
     if intended:
         raise typer.Exit(_intended_status(records))

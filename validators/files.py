@@ -97,9 +97,9 @@ def diff_trees(before: TreeState, after: TreeState, spec: FileTree, *, observabl
         found = _altered(was, now)
         if found:
             changes.append(_change(observable, Verb.MODIFIED, was, now, found, after))
-        elif (was.attributes ^ now.attributes) & sum(_ATTRIBUTES):
+        if (was.attributes ^ now.attributes) & sum(_ATTRIBUTES):
             changes.append(_change(observable, Verb.ATTRIBUTES, was, now, ("attributes",), after))
-        elif was.kind == "file" and was.mtime != now.mtime:
+        if not found and was.kind == "file" and was.mtime != now.mtime:
             touched += 1
     gone = {path: old[path] for path in old.keys() - new.keys()}
     fresh = {path: new[path] for path in new.keys() - old.keys()}

@@ -5,8 +5,8 @@ Decisions where the contract leaves room:
 * The ordinal of ``{generated: next}`` follows the numbers, not the records: of all changes of that verb and table whose
   field rose above the highest value before, the lowest is the first. Equal numbers keep record order, so a number given
   twice fits once.
-* ``path`` and ``from`` of a file effect select like ``where``; a path that fits counts as one fitting named field of a near
-  miss, so a file in the right place with wrong content is one.
+* ``path`` and ``from`` of a file effect select like ``where``; what selects counts among the named fields of a near miss, and fits:
+  a file in the right place with wrong content is one, and so is the right row with its only expected field wrong.
 * ``"*"`` counts for rows inserted, updated and undeleted; for everything else the fields not named are not looked at.
   A ``forbid`` looks at them only if it gives a ``"*"``: it claims no row, and a default would let a forbidden change slip by
   as soon as another field differs as well.
@@ -158,8 +158,8 @@ class Rule:
 
     @property
     def named_count(self) -> int:
-        """How many things the effect names, for near misses."""
-        return len(self.named) + (self.path is not None) + (self.effect.content is not None)
+        """How many things the effect names, for near misses; what selects the change fits, or it would be none."""
+        return len(self.named) + len(self.effect.where) + (self.path is not None) + (self.effect.content is not None)
 
     @cached_property
     def where_specs(self) -> list[_Spec]:

@@ -239,6 +239,7 @@ def day_in(cell: Cell) -> date | None:
 
 
 def shown(text: str, limit: int = 120) -> str:
-    """A hostile text on one line: bounded, control and direction characters replaced by ``�``."""
+    """A hostile text on one line: bounded, line breaks as ``⏎``, other control and direction characters as ``�``."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
+    cut = cut.replace("\r\n", "⏎").replace("\n", "⏎")
     return "".join("�" if unicodedata.category(sign)[0] == "C" else sign for sign in cut)

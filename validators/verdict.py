@@ -393,7 +393,7 @@ class _Reason:
 
     def _partial(self) -> str:
         half = next((near for near in self.ledger.near_misses if near.half_finished), None)
-        if half is not None and not self.ledger.filled:
+        if half is not None:
             fields = shown(", ".join(misfit.field for misfit in half.misfits), 200)
             return f"{self._thing(half.effect, half.change)} is only half finished: nothing was entered in {fields}"
         required = sum(slots.required for slots in self.ledger.slots if not slots.final_state)

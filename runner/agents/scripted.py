@@ -11,7 +11,7 @@ import io
 import re
 import time
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -78,12 +78,16 @@ class DateText(Model):
 
 
 class ReadStep(Model):
-    """Keeps a control's text under a name, to be returned; ``regex`` takes its first group, or the whole match."""
+    """Keeps a control's text under a name, to be returned.
+
+    ``regex`` takes its first group, or the whole match; ``date`` reads it as a date of that form, which is kept in ISO form.
+    """
 
     window: Matcher
     control: ControlRef
     as_: Text = Field(alias="as")
     regex: Text | None = None
+    date: Text | None = None
     timeout: Duration = 10.0
 
 
@@ -239,6 +243,11 @@ class _Player:
             if match is None:
                 raise _NotAsExpected(f"the control's text {text!r} does not hold {step.regex!r}")
             text = match[1] if match.re.groups else match[0]
+        if step.date is not None:
+            try:
+                text = datetime.strptime(text or "", step.date).date().isoformat()  # noqa: DTZ007 - a date has no zone
+            except ValueError:
+                raise _NotAsExpected(f"the control's text {text!r} is no date of the form {step.date}") from None
         self._returned[step.as_] = text or ""
         self._say(f"read {step.as_}: {text}")
 

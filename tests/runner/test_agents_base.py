@@ -314,7 +314,8 @@ def test_lines_of_a_timeline_that_are_nonsense_are_dropped_or_mended(line: Any) 
 
 
 def test_screenshots_are_bounded() -> None:
-    lines = tuple(Happening(0, "x", bytes(4 << 20)) for _ in range(50))
+    picture = bytes(4 << 20)
+    lines = tuple(Happening(0, "x", picture) for _ in range(50))
     kept = checked(AgentReport("failed", timeline=lines)).timeline
     assert sum(len(line.screenshot or b"") for line in kept) <= 100 << 20
 

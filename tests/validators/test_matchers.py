@@ -546,5 +546,5 @@ def test_words_of_the_run() -> None:
 
 
 def test_hostile_text_stays_on_one_line() -> None:
-    assert shown("a\r\nb\x1b[31m\u202ex") == "a��b�[31m�x"
+    assert shown("a\r\nb\x1b[31m\u202ex") == "a⏎b�[31m�x"
     assert len(shown("x" * 1000, 50)) == 50

@@ -314,7 +314,7 @@ def test_windows_are_a_class_of_their_own() -> None:
     change = Change("screen", Verb.OPENED, "Error\nx", 1, after={"title": Cell(Kind.VARTEXT, "Error\nx")})
     verdict = run(change, claim=Claim.FAILED)
     assert verdict.side_effects == (SideEffect.WINDOW,)
-    assert "the window “Error�x” was opened" in verdict.reason
+    assert "the window “Error⏎x” was opened" in verdict.reason
 
 
 def test_faults_make_the_run_unscored() -> None:
@@ -329,7 +329,7 @@ def test_faults_make_the_run_unscored() -> None:
     assert "NAMEE" in verdict.reason
     assert verdict_to_dict(verdict)["ledger"] is None
     verdict = unscored(UnscoredCause.CANCELLED, "stopped by\nAnna")
-    assert verdict.reason == "stopped by�Anna"
+    assert verdict.reason == "stopped by⏎Anna"
 
 
 def test_hostile_returned_values_do_no_harm() -> None:
