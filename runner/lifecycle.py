@@ -21,7 +21,8 @@ from contracts.load import ContractError, LoadedContract
 from contracts.schema import TaskContract
 from prompts.render import Condition, PromptError, find_prompt, render
 from runner import capture
-from runner.agents.base import AgentTask, Happening, PlannedAgent, Supervised, supervise
+from runner.agents.base import AgentTask, Happening, PlannedAgent
+from runner.agents.supervision import Supervised, supervise
 from runner.display.errors import DisplayError
 from runner.display.events import typed_text
 from runner.display.recorder import FlightRecorder

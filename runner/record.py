@@ -100,7 +100,7 @@ class Recording(Part):
 class Reading(Part):
     """One observable in one snapshot."""
 
-    kind: Literal["dbf", "files", "windows"]
+    kind: Literal["dbf", "files", "windows", "unreadable"]
     unreadable: str | None = None
     blobs: dict[str, Sha256 | None] = Field(default_factory=dict)
     """By role: ``dbf``, ``memo``, ``items``; ``None`` where the thing is positively absent."""
@@ -114,9 +114,6 @@ class SnapshotRef(Part):
     """By the host's clock, UTC."""
     settled: bool = True
     readings: dict[str, Reading]
-    contents: dict[str, dict[str, Sha256]] = Field(default_factory=dict)
-    """Observable → path → blob: contents of changed files (after-snapshot only)."""
-    contents_missing: dict[str, dict[str, str]] = Field(default_factory=dict)
 
 
 class Misfit(Part):

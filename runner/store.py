@@ -16,7 +16,7 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from runner.machines.base import Leftover, home, is_locked, lock
-from runner.record import Reading, RunRecord, SnapshotRef
-from validators.dbf import TableState
-from validators.files import FileItem, TreeState
-from validators.snapshot import Snapshot, State, UnreadableState
-from validators.windows import WindowItem, WindowsState
+from runner.record import VERSION, RunRecord, SnapshotRef
+from runner.states import keep_state, load_state
+from validators.snapshot import Snapshot, State
 
 MARK = ".legacyproof-unfinished"
 """Stands in the folder of a run that is not finished; what `machines reap` removes must hold it."""
@@ -92,7 +90,8 @@ class Campaign:
         """Stores a piece of evidence and returns its name."""
         name = hashlib.sha256(data).hexdigest()
         path = self._blobs / name[:2] / name
-        if not path.exists():
+        # One of another length was damaged: a write that the host did not finish. Its content is checked when it is read.
+        if not path.exists() or path.stat().st_size != len(data):
             path.parent.mkdir(parents=True, exist_ok=True)
             unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}")
             unfinished.write_bytes(data)
@@ -159,9 +158,12 @@ class Campaign:
             StoreError: A record cannot be read.
         """
         found = []
-        for path in sorted(self.folder.glob("*/record.json")):
+        for path in sorted(self.folder.glob("[!.]*/record.json")):
             try:
-                found.append(RunRecord.model_validate_json(path.read_bytes()))
+                record = RunRecord.model_validate_json(path.read_bytes())
+                if record.version > VERSION:
+                    raise StoreError(f"{path} was written by a later version ({record.version}); this one reads {VERSION}")
+                found.append(record)
             except (OSError, ValidationError) as error:
                 raise StoreError(f"{path} cannot be read: {error}") from None
         return iter(sorted(found, key=lambda record: (record.started, record.run)))
@@ -170,45 +172,11 @@ class Campaign:
 
     def keep_snapshot(self, snapshot: Snapshot, *, settled: bool) -> SnapshotRef:
         """Stores a snapshot as evidence."""
-        contents: dict[str, dict[str, str]] = {}
-        missing: dict[str, dict[str, str]] = {}
-        for name, state in snapshot.items():
-            if isinstance(state, TreeState):
-                if state.contents:
-                    contents[name] = {path: self.keep(data) for path, data in state.contents.items()}
-                if state.missing:
-                    missing[name] = dict(state.missing)
         return SnapshotRef(
             taken=datetime.now(UTC),
             settled=settled,
-            readings={name: self._keep_state(state) for name, state in snapshot.items()},
-            contents=contents,
-            contents_missing=missing,
+            readings={name: keep_state(state, self.keep) for name, state in snapshot.items()},
         )
-
-    def _keep_state(self, state: State) -> Reading:
-        match state:
-            case TableState():
-                blobs = {
-                    role: None if data is None else self.keep(bytes(data))
-                    for role, data in (("dbf", state.dbf), ("memo", state.memo))
-                }
-                return Reading(kind="dbf", blobs=blobs, about={"name": state.name, "memo_kind": state.memo_kind})
-            case TreeState():
-                lines = [
-                    [i.path, i.kind, i.size, i.mtime, i.attributes, i.sha256, [list(s) for s in i.streams]]
-                    for i in state.items
-                ]
-                return Reading(kind="files", blobs={"items": self._keep_json(lines)}, about={"exists": state.exists})
-            case WindowsState():
-                rows = [[w.handle, w.process, w.program, w.class_name, w.title, w.hung, w.waiting] for w in state.items]
-                return Reading(kind="windows", blobs={"items": self._keep_json(rows)})
-            case UnreadableState():
-                return Reading(kind="files", unreadable=state.reason)
-
-    def _keep_json(self, value: Any) -> str:
-        # ASCII with escapes: lone surrogates, which Windows names may hold, have no UTF-8.
-        return self.keep(json.dumps(value, separators=(",", ":")).encode("ascii"))
 
     def snapshot(self, kept: SnapshotRef) -> dict[str, State]:
         """A snapshot from its evidence.
@@ -216,28 +184,10 @@ class Campaign:
         Raises:
             StoreError: Evidence is missing or damaged.
         """
-        return {name: self._state(name, reading, kept) for name, reading in kept.readings.items()}
-
-    def _state(self, name: str, reading: Reading, kept: SnapshotRef) -> State:
-        if reading.unreadable is not None:
-            return UnreadableState(reading.unreadable)
-        if reading.kind == "dbf":
-            table, memo = (
-                None if (blob := reading.blobs.get(role)) is None else self.blob(blob) for role in ("dbf", "memo")
-            )
-            return TableState(table, memo, reading.about.get("memo_kind"), str(reading.about.get("name", "")))
-        rows = json.loads(self.blob(str(reading.blobs.get("items"))))
-        if reading.kind == "windows":
-            return WindowsState(tuple(WindowItem(*row) for row in rows))
-        return TreeState(
-            bool(reading.about.get("exists")),
-            tuple(
-                FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams))
-                for path, kind, size, mtime, attributes, sha256, streams in rows
-            ),
-            {path: self.blob(blob) for path, blob in kept.contents.get(name, {}).items()},
-            kept.contents_missing.get(name, {}),
-        )
+        try:
+            return {name: load_state(reading, self.blob) for name, reading in kept.readings.items()}
+        except ValueError as error:
+            raise StoreError(f"the evidence of a snapshot cannot be read: {error}") from None
 
 
 def abandoned() -> list[Leftover]:
@@ -264,13 +214,23 @@ def sweep(leftover: Leftover) -> None:
             folder = Path(json.loads(note.read_text())["campaign"])
         except (OSError, ValueError, KeyError, TypeError):
             folder = None
-        if folder is not None:
+        if folder is not None and not _in_use(folder, note):
             for unfinished in folder.glob(f".*{_UNFINISHED}"):
                 if (unfinished / MARK).is_file():
                     shutil.rmtree(unfinished)
             for half in (folder / "blobs").glob("??/.*"):
                 half.unlink()
         note.unlink()
+
+
+def _in_use(folder: Path, but: Path) -> bool:
+    """Whether a living runner works on the campaign in that folder."""
+    for note in (home() / "campaigns").glob("*.json"):
+        if note != but and is_locked(note):
+            with suppress(OSError, ValueError, KeyError, TypeError):
+                if Path(json.loads(note.read_text())["campaign"]) == folder:
+                    return True
+    return False
 
 
 def blot_out(text: str, secrets_: Iterable[str]) -> str:
@@ -290,5 +250,7 @@ def blotted(value: Any, secrets_: tuple[str, ...]) -> Any:
             return {blot_out(str(key), secrets_): blotted(item, secrets_) for key, item in value.items()}
         case list() | tuple():
             return [blotted(item, secrets_) for item in value]
+        case int() | float() if not isinstance(value, bool) and str(value) in secrets_:
+            return "•••"
         case _:
             return value

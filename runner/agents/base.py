@@ -5,9 +5,8 @@ It is never trusted, and never waited for longer than its deadline.
 
 from __future__ import annotations
 
-import json
+import inspect
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -20,11 +19,6 @@ from runner.record import Intended
 
 Status = Literal["success", "failed", "ui_not_as_expected", "timeout", "error"]
 STATUSES = ("success", "failed", "ui_not_as_expected", "timeout", "error")
-MAX_MESSAGE = 20_000
-"""Characters of an agent's message that are kept."""
-MAX_TIMELINE = 2_000
-MAX_RETURNED = 1 << 20
-"""Bytes of JSON that an agent may return."""
 
 
 class AgentInfrastructureError(Exception):
@@ -116,92 +110,6 @@ class Agent(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Supervised:
-    """How an agent's run ended.
-
-    Attributes:
-        report: Its report, or the status that stands for the lack of one.
-        seconds: How long it worked.
-        infrastructure: Why it must not be counted, if what it needs was out.
-        still_running: It did not stop at its deadline; it has been cut off from the display.
-    """
-
-    report: AgentReport
-    seconds: float
-    infrastructure: str | None = None
-    still_running: bool = False
-
-
-def supervise(agent: Agent, task: AgentTask, *, cut: Callable[[], None]) -> Supervised:
-    """Runs an agent to its end or deadline and cuts it off from the display, whatever it does.
-
-    Args:
-        agent: The agent.
-        task: Its task.
-        cut: Ends its access to the display; after that no input reaches the machine.
-    """
-    outcome: list[AgentReport | BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append(agent.run(task))
-        except BaseException as error:  # whatever an agent does must not take the runner down
-            outcome.append(error)
-
-    begun = time.monotonic()
-    thread = threading.Thread(target=work, name=f"agent-{task.contract}", daemon=True)
-    thread.start()
-    while thread.is_alive() and time.monotonic() < task.deadline and not task.cancelled.is_set():
-        thread.join(min(0.2, max(0.01, task.deadline - time.monotonic())))
-    cut()
-    seconds = time.monotonic() - begun
-    if not outcome:
-        why = "cancelled" if task.cancelled.is_set() else f"the agent was still working after {task.timeout:g} s"
-        thread.join(2.0)  # without a display most agents end now; one that does not is left to itself, harmless
-        timeline = outcome[0].timeline if outcome and isinstance(outcome[0], AgentReport) else ()
-        report = AgentReport("timeout", message=why, timeline=_checked_timeline(timeline))
-        return Supervised(report, seconds, still_running=thread.is_alive())
-    result = outcome[0]
-    if isinstance(result, AgentInfrastructureError):
-        return Supervised(AgentReport("error", message=str(result)), seconds, infrastructure=str(result))
-    if isinstance(result, BaseException):
-        said = f"the agent crashed: {type(result).__name__}: {result}"
-        return Supervised(AgentReport("error", message=said[:MAX_MESSAGE]), seconds)
-    return Supervised(checked(result), seconds)
-
-
-def checked(report: object) -> AgentReport:
-    """The report with everything that is not what it should be cut, dropped, or turned into the status ``error``."""
-    if not isinstance(report, AgentReport) or report.status not in STATUSES:
-        return AgentReport("error", message=f"the agent's report is none: {str(report)[:500]}")
-    try:
-        returned, size = _plain(report.returned)
-    except (TypeError, ValueError, RecursionError) as error:
-        return AgentReport("error", message=f"the agent returned what is no JSON: {str(error)[:500]}")
-    if size > MAX_RETURNED:
-        return AgentReport("error", message=f"the agent returned {size} bytes, more than {MAX_RETURNED}")
-    usage = {
-        str(name)[:100]: float(value)
-        for name, value in list(dict(report.usage).items())[:100]
-        if isinstance(value, int | float)
-    }
-    return AgentReport(
-        report.status, returned, str(report.message)[:MAX_MESSAGE], usage, _checked_timeline(report.timeline)
-    )
-
-
-def _plain(value: Any) -> tuple[Any, int]:
-    text = json.dumps(value, allow_nan=False)
-    return json.loads(text), len(text)
-
-
-def _checked_timeline(timeline: object) -> tuple[Happening, ...]:
-    if not isinstance(timeline, tuple | list):
-        return ()
-    return tuple(entry for entry in timeline[:MAX_TIMELINE] if isinstance(entry, Happening))
-
-
 AgentFactory = Callable[[str], "list[PlannedAgent]"]
 
 
@@ -246,12 +154,27 @@ def _factory(name: str) -> AgentFactory:
     if name not in found:
         known = ", ".join(sorted({"scripted", "noop", *found}))
         raise AgentSpecError(f"unknown agent {name!r}; known: {known}")
-    factory = found[name].load()
 
     def made(argument: str) -> list[PlannedAgent]:
-        agent = factory(argument)
-        if not isinstance(agent, Agent):
-            raise AgentSpecError(f"plug-in {name!r} is no agent: it needs a `name` and a method `run(task)`")
+        try:
+            agent = found[name].load()(argument)
+        except AgentSpecError:
+            raise
+        except Exception as error:
+            raise AgentSpecError(f"the plug-in {name!r} cannot be used: {type(error).__name__}: {error}") from error
+        if not (isinstance(agent, Agent) and isinstance(agent.name, str) and takes(agent.run, 1)):
+            raise AgentSpecError(f"the plug-in {name!r} is no agent: it needs a text `name` and a method `run(task)`")
         return [PlannedAgent(f"{name}:{argument}" if argument else name, agent)]
 
     return made
+
+
+def takes(function: object, count: int) -> bool:
+    """Whether something can be called with so many arguments by position."""
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True

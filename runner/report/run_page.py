@@ -240,9 +240,6 @@ def _warnings(record: RunRecord) -> list[str]:
     for name, snapshot in (("before", record.before), ("after", record.after)):
         if snapshot is not None and not snapshot.settled:
             warnings.append(f"The state was still changing when the snapshot {name} the agent's work was taken.")
-    if record.after is not None:
-        for observable, files in record.after.contents_missing.items():
-            warnings.extend(f"{observable}: the content of {path} was not kept: {why}" for path, why in files.items())
     return warnings
 
 

@@ -17,9 +17,6 @@ from hypothesis import strategies as st
 
 from runner.agents import base
 from runner.agents.base import (
-    MAX_MESSAGE,
-    MAX_RETURNED,
-    MAX_TIMELINE,
     STATUSES,
     Agent,
     AgentInfrastructureError,
@@ -27,11 +24,9 @@ from runner.agents.base import (
     AgentSpecError,
     AgentTask,
     Happening,
-    Supervised,
-    checked,
     plan,
-    supervise,
 )
+from runner.agents.supervision import MAX_MESSAGE, MAX_RETURNED, MAX_TIMELINE, Supervised, checked, supervise
 from runner.display.handshake import DisplayAddress
 from runner.record import AgentRef, TimelineEntry
 from runner.store import blotted

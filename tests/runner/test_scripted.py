@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from contracts.schema import Regex
-from runner.agents.base import AgentReport, AgentSpecError, AgentTask, plan, supervise
+from runner.agents.base import AgentReport, AgentSpecError, AgentTask, plan
+from runner.agents.supervision import supervise
 from runner.display.handshake import DisplayAddress
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.probe import WindowEntry

@@ -1,0 +1,85 @@
+"""Observed states as evidence, and back: what each kind of observable keeps in a run record and its blobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from runner.record import Reading
+from validators.dbf import TableState
+from validators.files import FileItem, TreeState
+from validators.snapshot import State, UnreadableState
+from validators.windows import WindowItem, WindowsState
+
+Keep = Callable[[bytes], str]
+"""Stores a blob and gives its name."""
+Blob = Callable[[str], bytes]
+"""Gives a blob by its name."""
+
+
+def keep_state(state: State, keep: Keep) -> Reading:
+    """Stores a state; what it names can be read by :func:`load_state`."""
+    match state:
+        case TableState():
+            files = (("dbf", state.dbf), ("memo", state.memo))
+            blobs = {role: None if data is None else keep(bytes(data)) for role, data in files}
+            return Reading(kind="dbf", blobs=blobs, about={"name": state.name, "memo_kind": state.memo_kind})
+        case TreeState():
+            items = [
+                [i.path, i.kind, i.size, i.mtime, i.attributes, i.sha256, [list(stream) for stream in i.streams]]
+                for i in state.items
+            ]
+            contents = [[path, keep(data)] for path, data in (state.contents or {}).items()]
+            missing = [[path, why] for path, why in (state.missing or {}).items()]
+            tree = {"items": items, "contents": contents, "missing": missing}
+            return Reading(kind="files", blobs={"items": keep(_ascii(tree))}, about={"exists": state.exists})
+        case WindowsState():
+            rows = [[w.handle, w.process, w.program, w.class_name, w.title, w.hung, w.waiting] for w in state.items]
+            return Reading(kind="windows", blobs={"items": keep(_ascii(rows))})
+        case UnreadableState():
+            reason = state.reason.encode("utf-8", "backslashreplace").decode()
+            return Reading(kind="unreadable", unreadable=reason)
+
+
+def load_state(reading: Reading, blob: Blob) -> State:
+    """A state from its evidence.
+
+    Raises:
+        ValueError: The evidence is not of the form that the record says.
+    """
+    try:
+        return _load(reading, blob)
+    except (TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"no evidence of {reading.kind}: {error}") from None
+
+
+def _load(reading: Reading, blob: Blob) -> State:
+    if reading.unreadable is not None:
+        return UnreadableState(reading.unreadable)
+    if reading.kind == "dbf":
+        table, memo = (None if (name := reading.blobs.get(role)) is None else blob(name) for role in ("dbf", "memo"))
+        return TableState(table, memo, reading.about.get("memo_kind"), str(reading.about.get("name", "")))
+    kept: Any = json.loads(blob(str(reading.blobs.get("items"))))
+    if reading.kind == "windows":
+        return WindowsState(tuple(WindowItem(*row) for row in _list(kept)))
+    return TreeState(
+        bool(reading.about.get("exists")),
+        tuple(
+            FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams))
+            for path, kind, size, mtime, attributes, sha256, streams in _list(kept["items"])
+        ),
+        {path: blob(name) for path, name in _list(kept["contents"])},
+        dict(_list(kept["missing"])),
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("a list is needed")
+    return value
+
+
+def _ascii(value: Any) -> bytes:
+    # Escapes throughout: lone surrogates, which Windows names may hold, have no UTF-8.
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
