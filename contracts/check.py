@@ -23,6 +23,7 @@ from referencing.jsonschema import DRAFT202012
 from contracts.globs import compile_glob, fold
 from contracts.problems import Finding, Loc, did_you_mean, quoted, shown
 from contracts.schema import (
+    REGISTRY_FIELDS,
     ROW_VERBS,
     TABLE_VERBS,
     VERBS,
@@ -41,6 +42,7 @@ from contracts.schema import (
     Not,
     Observable,
     OneOf,
+    RegistryKey,
     RequireFile,
     RequireRows,
     RequireWindow,
@@ -56,14 +58,15 @@ DBF_ENCODINGS = ("kamenicky", "mazovia")
 """Encodings of DBF files that Python has no codec for; the DBF reader brings them."""
 
 _FINAL_STATES = frozenset({"present", "absent"})
-_COMPARES_BEFORE_AND_AFTER = frozenset({"updated", "undeleted", "retitled"})
+_COMPARES_BEFORE_AND_AFTER = frozenset({"updated", "undeleted", "retitled", "modified"})
+"""``modified`` with fields speaks of the registry; files have none."""
 _GENERATES = frozenset({"inserted", "updated", "undeleted"})
 _HAS_CONTENT = frozenset({"created", "modified", "renamed"})
 _HAS_FIELDS = ROW_VERBS | frozenset({"opened", "closed", "retitled", "present"})
 _NO_TEXT_CODECS = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7", "utf-7"}
 )
-_KINDS = {"dbf": "a DBF table", "files": "a file tree", "windows": "windows"}
+_KINDS = {"dbf": "a DBF table", "files": "a file tree", "windows": "windows", "registry": "a registry key"}
 _MAX_SCHEMA_NODES = 2_000
 _JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -97,8 +100,20 @@ def _kind(observable: Observable) -> str:
             return "dbf"
         case FileTree():
             return "files"
+        case RegistryKey():
+            return "registry"
         case _:
             return "windows"
+
+
+def _registry_place(spec: RegistryKey) -> str:
+    """Where a key lies in the view of 64-bit programs: there it shows what two names, or two views, have in common."""
+    key, software = fold(spec.registry) + "\\", "HKLM\\SOFTWARE\\"
+    if key.startswith("HKCR\\"):  # a merger of these and the user's own classes
+        key = f"{software}CLASSES\\{key[len('HKCR') + 1 :]}"
+    if spec.view == 32 and key.startswith(software):
+        key = f"{software}WOW6432NODE\\{key.removeprefix(software)}"
+    return key.rstrip("\\")
 
 
 def _encoding(name: str, loc: Loc, extra: tuple[str, ...] = ()) -> Iterator[Finding]:
@@ -163,6 +178,7 @@ class _Checker:
         tables: dict[str, str] = {}
         trees: list[tuple[str, str, FileTree]] = []
         scopes: list[tuple[str, Windows]] = []
+        keys: list[tuple[str, str, RegistryKey]] = []
         for name, observable in self._observe.items():
             loc: Loc = ("observe", name)
             match observable:
@@ -177,6 +193,11 @@ class _Checker:
                     for other, other_root, other_tree in trees:
                         yield from self._overlap((*loc, "files"), (root, observable), (other, other_root, other_tree))
                     trees.append((name, root, observable))
+                case RegistryKey():
+                    key = _registry_place(observable)
+                    for other, other_key, other_spec in keys:
+                        yield from self._overlap((*loc, "registry"), (key, observable), (other, other_key, other_spec))
+                    keys.append((name, key, observable))
                 case Windows():
                     for other, scope in scopes:
                         if scope == observable:
@@ -184,11 +205,14 @@ class _Checker:
                     scopes.append((name, observable))
 
     @staticmethod
-    def _overlap(loc: Loc, this: tuple[str, FileTree], other: tuple[str, str, FileTree]) -> Iterator[Finding]:
+    def _overlap(
+        loc: Loc, this: tuple[str, FileTree | RegistryKey], other: tuple[str, str, FileTree | RegistryKey]
+    ) -> Iterator[Finding]:
         root, tree = this
         name, other_root, other_tree = other
+        noun = "folder" if isinstance(tree, FileTree) else "key"
         if root == other_root:
-            yield Finding(loc, f"`{name}` is the same folder", "observe it once")
+            yield Finding(loc, f"`{name}` is the same {noun}", "observe it once")
             return
         for inner, outer, outer_tree in ((root, other_root, other_tree), (other_root, root, tree)):
             if not inner.startswith(outer + "\\"):
@@ -199,7 +223,7 @@ class _Checker:
             if not any(all(map(compile_glob(rule.path), probes)) for rule in outer_tree.ignore):
                 yield Finding(
                     loc,
-                    f"this folder and that of `{name}` lie within each other, so that a change would count twice",
+                    f"this {noun} and that of `{name}` lie within each other, so that a change would count twice",
                     rf"observe the outer one only, or let it `ignore: [{{path: '{shown(relative)}\**', because: …}}]`",
                 )
 
@@ -305,20 +329,36 @@ class _Checker:
                 on_key=True,
             )
             return
-        is_files = isinstance(observable, FileTree)
+        is_files, is_registry = isinstance(observable, FileTree), isinstance(observable, RegistryKey)
         for name in ("path", "from_", "content"):
-            if getattr(effect, name) is not None and not is_files:
-                yield Finding((*loc, name.rstrip("_")), f"`{name.rstrip('_')}` is for files only", on_key=True)
+            if getattr(effect, name) is not None and not is_files and not (is_registry and name == "path"):
+                only = "files and the registry" if name == "path" else "files"
+                yield Finding((*loc, name.rstrip("_")), f"`{name.rstrip('_')}` is for {only} only", on_key=True)
         for name in ("where", "fields"):
-            if getattr(effect, name) and (is_files or effect.verb in TABLE_VERBS):
+            if getattr(effect, name) and (is_files or (effect.verb in TABLE_VERBS and not is_registry)):
                 yield Finding(
                     (*loc, name),
-                    f"`{name}` is for rows and windows only",
+                    f"`{name}` is for rows, windows and the registry only",
                     "select files by `path`, judge them by `content`" if is_files else "",
                     on_key=True,
                 )
+        if is_registry:
+            yield from self._registry_effect(effect, loc)
         if is_files:
             yield from self._file_effect(effect, loc)
+
+    @staticmethod
+    def _registry_effect(effect: Effect, loc: Loc) -> Iterator[Finding]:
+        for part in ("where", "fields"):
+            for name in getattr(effect, part):
+                place = (*loc, part, name)
+                if name == "*" and part == "fields" and effect.verb == "created":
+                    yield Finding(
+                        place, '`"*"` has no meaning for `created` in the registry', "name the fields", on_key=True
+                    )
+                elif name != "*" and name not in REGISTRY_FIELDS:
+                    hint = did_you_mean(name, REGISTRY_FIELDS)
+                    yield Finding(place, f"a change of the registry has no field `{shown(name)}`", hint, on_key=True)
 
     @staticmethod
     def _file_effect(effect: Effect, loc: Loc) -> Iterator[Finding]:
@@ -423,7 +463,7 @@ class _Checker:
             yield Finding(
                 place, f"`{matcher.effect}` stands in `{where}`, and only an expected effect is sure to claim a change"
             )
-        elif target.verb not in _HAS_FIELDS:
+        elif target.verb not in _HAS_FIELDS and not isinstance(self._observe.get(target.observable), RegistryKey):
             yield Finding(place, f"`{matcher.effect}` speaks of `{target.verb}`, which has no fields")
         elif not _is_single(target):
             yield Finding(

@@ -55,7 +55,7 @@ class Parameters:
         found: set[str] = set()
         for name in self.secret:
             value = self.values.get(name)
-            found.update(_as_text(item) for item in (value if isinstance(value, list) else [value]) if item is not None)
+            found.update(as_text(item) for item in (value if isinstance(value, list) else [value]) if item is not None)
         return sorted(filter(None, found), key=len, reverse=True)
 
 
@@ -148,7 +148,8 @@ def _list(given: object) -> list[str] | None:
     return list(given)
 
 
-def _as_text(value: str | int | Decimal | bool) -> str:
+def as_text(value: str | int | Decimal | bool) -> str:
+    """A parameter's value as it stands in a longer text: ``true``, ``12.50``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return format(value, "f") if isinstance(value, Decimal) else str(value)
@@ -251,7 +252,7 @@ class _Substituter:
                 'alone it can: "{{name}}" gives the list',
             )
             return token[0]
-        return self._escaped(_as_text(value), token, text, loc, syntax)
+        return self._escaped(as_text(value), token, text, loc, syntax)
 
     def _escaped(self, value: str, token: re.Match[str], text: str, loc: Loc, syntax: Syntax | None) -> str:
         before, after = text[: token.start()], text[token.end() :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, Self
@@ -32,6 +32,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from contracts.globs import GlobError, compile_glob, compile_title_glob
+from contracts.places import PlaceError, ini_place, json_place, xml_place
 
 
 class Model(BaseModel):
@@ -83,6 +84,40 @@ WindowsPath = Annotated[
     AfterValidator(_windows_path),
 ]
 """An absolute path in the guest, beginning with a drive."""
+
+
+_REGISTRY_ROOTS = {
+    "HKEY_LOCAL_MACHINE": "HKLM", "HKEY_CURRENT_USER": "HKCU", "HKEY_CLASSES_ROOT": "HKCR", "HKEY_USERS": "HKU",
+    "HKEY_CURRENT_CONFIG": "HKCC",
+}  # fmt: skip
+"""Long and short names of the registry's roots."""
+_KEY_NAME = 255
+"""The longest name of a key, in characters (Windows, "Registry element size limits")."""
+
+
+def _registry_path(value: str) -> str:
+    root, *names = value.removesuffix("\\").split("\\")
+    short = _REGISTRY_ROOTS.get(root.upper(), root.upper())
+    if short not in _REGISTRY_ROOTS.values():
+        raise PydanticCustomError(
+            "registry_path",
+            r"a registry key begins with its root ({roots}), such as 'HKCU\Software\DSWin'",
+            {"roots": ", ".join(_REGISTRY_ROOTS.values())},
+        )
+    for name in names:
+        if not name or len(name) > _KEY_NAME or min(name) < " ":
+            raise PydanticCustomError(
+                "registry_path",
+                "{found} is no name of a key",
+                {"found": f"`{name[:40]!r}`" if name else "what stands between two `\\`"},
+            )
+    return "\\".join([short, *names])
+
+
+RegistryPath = Annotated[
+    str, StringConstraints(strict=True, min_length=1, max_length=1_000), AfterValidator(_registry_path)
+]
+r"""A key by its full name; loaded with the root's short name and no ``\`` at the end."""
 
 
 def _pattern_of(compile_pattern: Callable[[str], object]) -> AfterValidator:
@@ -321,11 +356,15 @@ Fields = dict[Annotated[str, StringConstraints(strict=True, min_length=1, max_le
 """Field name to matcher; in ``fields`` the name ``"*"`` stands for every field not named."""
 
 
+Encoding = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=40)]
+"""A codec's name; ``contracts/check.py`` looks whether it is known."""
+
+
 class FileText(Model):
     """Text content of a file: ``{text: …, encoding: cp850}``; UTF-8 with or without BOM unless declared."""
 
     text: Matcher
-    encoding: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=40)] = "utf-8"
+    encoding: Encoding = "utf-8"
     normalise: list[Normalisation] = Field(default_factory=list)
 
 
@@ -341,20 +380,220 @@ class FileSize(Model):
     size: Matcher
 
 
-def _content_tag(value: Any) -> str:
-    for key, tag in (("sha256", "sha256"), ("size", "size"), ("text", "text")):
-        if (isinstance(value, Mapping) and key in value) or (isinstance(value, BaseModel) and hasattr(value, key)):
-            return tag
-    return "matcher"
+def _place_of(parse: Callable[[str], object]) -> AfterValidator:
+    def check(value: str) -> str:
+        try:
+            parse(value)
+        except PlaceError as error:
+            raise PydanticCustomError("place", "{why}", {"why": str(error)}) from None
+        return value
+
+    return AfterValidator(check)
+
+
+class JsonAt(Model):
+    """One value of a JSON file: ``{json: '$.patient.visits[0].date'}`` (contracts/places.py)."""
+
+    json_: Annotated[Text, _place_of(json_place)] = Field(alias="json")
+    encoding: Encoding | None = None
+    """Left out: UTF-8, or UTF-16 or UTF-32 by its mark."""
+
+
+class JsonValue(JsonAt):
+    """``{json: '$.total', is: 12.50}``: one value of a JSON file; types are strict, ``"104"`` is not ``104``."""
+
+    is_: Matcher = Field(alias="is")
+
+
+class XmlAt(Model):
+    """One element's text or one attribute of an XML file: ``{xml: '/export/patient[2]/@id'}``."""
+
+    xml: Annotated[Text, _place_of(xml_place)]
+    encoding: Encoding | None = None
+    """Left out: as the file declares."""
+
+
+class XmlValue(XmlAt):
+    """``{xml: '/export/count', is: '3'}``: one text of an XML file; files with a DTD are not read."""
+
+    is_: Matcher = Field(alias="is")
+
+
+class IniAt(Model):
+    """One value of an INI file, as Windows reads it: ``{ini: 'Section/Key'}``; names without case, first ``;`` comments."""
+
+    ini: Annotated[Text, _place_of(ini_place)]
+    encoding: Encoding | None = None
+    """Left out: UTF-8, or UTF-16 by its mark."""
+
+
+class IniValue(IniAt):
+    """``{ini: 'Printer/Port', is: LPT1}``: one value of an INI file."""
+
+    is_: Matcher = Field(alias="is")
+
+
+_Ordinal = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+
+
+def _ordinal_tag(value: Any) -> str:
+    return "number" if isinstance(value, int) else "named"
+
+
+class CsvPlace(Model):
+    """One cell of a CSV file: its row and column."""
+
+    row: Annotated[Annotated[_Ordinal, Tag("number")] | Annotated[Fields, Tag("named")], Discriminator(_ordinal_tag)]
+    """The number of a row below the header, from 1, or what the one row that is meant holds: ``{Nr: '000104'}``."""
+    column: Annotated[Annotated[_Ordinal, Tag("number")] | Annotated[Text, Tag("named")], Discriminator(_ordinal_tag)]
+    """The name of a column as the first line has it, or its number from 1."""
+    delimiter: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1, pattern=r'^[^"\r\n\x00]$')] = ","
+    header: StrictBool = True
+    """Whether the first line names the columns."""
+    encoding: Encoding | None = None
+    """Left out: UTF-8, or UTF-16 by its mark."""
+
+    @model_validator(mode="after")
+    def _names_need_header(self) -> Self:
+        if not self.header and not (isinstance(self.row, int) and isinstance(self.column, int)):
+            raise PydanticCustomError("csv", "without a header row and column are given by number")
+        if not isinstance(self.row, int) and not self.row:
+            raise PydanticCustomError("csv", "`row` says nothing: name at least one column that selects")
+        return self
+
+
+class CsvAt(Model):
+    """One cell of a CSV file: ``{csv: {row: {Nr: '000104'}, column: Name, delimiter: ';'}}``."""
+
+    csv: CsvPlace
+
+
+class CsvValue(CsvAt):
+    """``{csv: {row: {Nr: '000104'}, column: Name}, is: Huber}``: one cell of a CSV file."""
+
+    is_: Matcher = Field(alias="is")
+
+
+def _list_tag(value: Any) -> str:
+    return "list" if isinstance(value, list) else "one"
+
+
+class PdfRule(Model):
+    """What a PDF holds; every rule given must hold, and none only that it opens."""
+
+    pages: Matcher | None = None
+    """The number of pages."""
+    text: (
+        Annotated[Annotated[Matcher, Tag("one")] | Annotated[list[Matcher], Tag("list")], Discriminator(_list_tag)]
+        | None
+    ) = None
+    """Looked for anywhere in the text of all pages, white space counting as one blank; each of a list."""
+    created: Literal["run"] | None = None
+    """It says that it was made within the run."""
+
+
+class PdfContent(Model):
+    """``{pdf: {pages: 1, text: [Huber, '12.50'], created: run}}``."""
+
+    pdf: PdfRule
+
+
+class ImageRule(Model):
+    """What a picture is; every rule given must hold, and none only that it opens."""
+
+    format: Literal["BMP", "GIF", "ICO", "JPEG", "PCX", "PNG", "PPM", "TGA", "TIFF", "WEBP"] | None = None
+    width: Matcher | None = None
+    """In pixels."""
+    height: Matcher | None = None
+    mode: Literal["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I", "F"] | None = None
+    """Kind of pixels, by Pillow's names."""
+    like: Text | None = None
+    """A picture beside the contract, of the same size in pixels."""
+    tolerance: Annotated[Number, Field(ge=0, le=1)] | None = None
+    """How far from it: mean difference of the colours, from 0 (equal) to 1 (black against white)."""
+    blank: StrictBool | None = None
+    """Whether all pixels have one colour."""
+
+    @model_validator(mode="after")
+    def _tolerance_of_what(self) -> Self:
+        if self.tolerance is not None and self.like is None:
+            raise PydanticCustomError("image", "`tolerance` needs a picture to compare with: `like: …`")
+        return self
+
+
+class ImageContent(Model):
+    """``{image: {format: PNG, width: 640, like: expected.png, tolerance: 0.02, blank: false}}``."""
+
+    image: ImageRule
+
+
+CONTENT_KEYS = ("text", "sha256", "size", "json", "xml", "ini", "csv", "pdf", "image")
+"""The key that tells what a rule about a file's content is."""
+
+
+def _content_tag(value: Any) -> str | None:
+    if isinstance(value, BaseModel):
+        return next((key for key in CONTENT_KEYS if {key, f"{key}_"} & type(value).model_fields.keys()), "matcher")
+    if not isinstance(value, Mapping):
+        return "matcher"
+    known = next((key for key in ("sha256", "size", *CONTENT_KEYS) if key in value), None)
+    # `is` with anything else beside it is a value of a file whose kind is misspelt or left out.
+    is_value = "is" in value and value.keys() - {"is", "because"}
+    return known or ("matcher" if _matcher_tag(value) is not None and not is_value else None)
 
 
 Content = Annotated[
     Annotated[FileText, Tag("text")]
     | Annotated[FileSha256, Tag("sha256")]
     | Annotated[FileSize, Tag("size")]
+    | Annotated[JsonValue, Tag("json")]
+    | Annotated[XmlValue, Tag("xml")]
+    | Annotated[IniValue, Tag("ini")]
+    | Annotated[CsvValue, Tag("csv")]
+    | Annotated[PdfContent, Tag("pdf")]
+    | Annotated[ImageContent, Tag("image")]
     | Annotated[Matcher, Tag("matcher")],
     Discriminator(_content_tag),
 ]
+"""One rule about a file's content; a bare matcher looks at its text (UTF-8)."""
+
+
+def parts(rule: object) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """The matchers directly within a matcher or a rule about content, each with its place therein."""
+    match rule:
+        case OneOf():
+            yield from ((("one_of", index), part) for index, part in enumerate(rule.one_of))
+        case AllOf():
+            yield from ((("all_of", index), part) for index, part in enumerate(rule.all_of))
+        case Not():
+            yield ("not",), rule.not_
+        case FileText():
+            yield ("text",), rule.text
+        case FileSize():
+            yield ("size",), rule.size
+        case JsonValue() | XmlValue() | IniValue():
+            yield ("is",), rule.is_
+        case CsvAt():
+            if isinstance(rule.csv.row, dict):
+                yield from ((("csv", "row", name), matcher) for name, matcher in rule.csv.row.items())
+            if isinstance(rule, CsvValue):
+                yield ("is",), rule.is_
+        case PdfContent():
+            if rule.pdf.pages is not None:
+                yield ("pdf", "pages"), rule.pdf.pages
+            if isinstance(rule.pdf.text, list):
+                yield from ((("pdf", "text", index), part) for index, part in enumerate(rule.pdf.text))
+            elif rule.pdf.text is not None:
+                yield ("pdf", "text"), rule.pdf.text
+        case ImageContent():
+            for name, matcher in (("width", rule.image.width), ("height", rule.image.height)):
+                if matcher is not None:
+                    yield ("image", name), matcher
+        case list():
+            yield from (((index,), part) for index, part in enumerate(rule))
+        case _:
+            pass
+
 
 # --- observables ----------------------------------------------------------------------------------------------------
 
@@ -426,6 +665,11 @@ class FileTree(Model):
 
     files: WindowsPath
     ignore: list[IgnoredPath] = Field(default_factory=list)
+    verify: Literal["changed", "full"] = "changed"
+    """``full`` reads every file each time; ``changed`` those whose size, time or attributes differ, small trees whole."""
+    sample: Annotated[Number, Field(ge=0, le=1)] = Decimal("0.01")
+    """The share of the files that look unchanged that is read all the same, picked by chance; a difference makes the whole
+    tree be read."""
 
     @property
     def verbs(self) -> frozenset[str]:
@@ -450,15 +694,43 @@ class Windows(Model):
         return WINDOW_VERBS
 
 
+class IgnoredRegistryPath(Because):
+    r"""Keys and values that are not looked at: a glob relative to the observed key, values as ``Key\@Name``."""
+
+    path: Glob
+
+    @model_validator(mode="after")
+    def _reason(self) -> Self:
+        _needs_reason(self, "an ignore rule")
+        return self
+
+
+class RegistryKey(Model):
+    """A registry key with all its values and everything below it."""
+
+    registry: RegistryPath
+    view: Literal[32, 64] | None = None
+    """Of a 64-bit system: as 32-bit or 64-bit programs see it; left out: the system's own."""
+    ignore: list[IgnoredRegistryPath] = Field(default_factory=list)
+
+    @property
+    def verbs(self) -> frozenset[str]:
+        """Verbs that effects may use with it."""
+        return REGISTRY_VERBS
+
+
 ROW_VERBS = frozenset({"inserted", "updated", "deleted", "undeleted", "purged"})
 TABLE_VERBS = frozenset({"created", "dropped", "restructured"})
 FILE_VERBS = frozenset({"created", "modified", "deleted", "renamed", "attributes"})
+REGISTRY_VERBS = frozenset({"created", "modified", "deleted"})
+REGISTRY_FIELDS = ("path", "kind", "key", "name", "type", "data", "hex", "volatile")
+"""What ``where`` and ``fields`` can name of a registry change (validators/registry.py)."""
 WINDOW_VERBS = frozenset({"opened", "closed", "retitled", "present", "absent"})
 VERBS = (
     "inserted", "updated", "deleted", "undeleted", "purged", "created", "dropped", "restructured", "modified", "renamed",
     "attributes", "opened", "closed", "retitled", "present", "absent",
 )  # fmt: skip
-OBSERVABLE_KEYS = ("dbf", "files", "windows")
+OBSERVABLE_KEYS = ("dbf", "files", "windows", "registry")
 
 
 def _observable_tag(value: Any) -> str | None:
@@ -469,7 +741,10 @@ def _observable_tag(value: Any) -> str | None:
 
 
 Observable = Annotated[
-    Annotated[DbfTable, Tag("dbf")] | Annotated[FileTree, Tag("files")] | Annotated[Windows, Tag("windows")],
+    Annotated[DbfTable, Tag("dbf")]
+    | Annotated[FileTree, Tag("files")]
+    | Annotated[Windows, Tag("windows")]
+    | Annotated[RegistryKey, Tag("registry")],
     Discriminator(_observable_tag),
 ]
 
@@ -525,14 +800,19 @@ class Effect(Because):
 
     name: Name | None = None
     where: Fields = Field(default_factory=dict)
-    """Selects the changes spoken of: by the values before for updated, deleted, undeleted, purged, closed and retitled;
-    by those after for the rest."""
+    """Selects the changes spoken of: by the values before for updated, modified, deleted, undeleted, purged, closed and
+    retitled; by those after for the rest."""
     fields: Fields = Field(default_factory=dict)
     path: Glob | None = None
-    """Files: a glob relative to the tree's root; for ``renamed`` the new name."""
+    r"""Files: a glob relative to the tree's root; for ``renamed`` the new name. Registry: a glob relative to the observed
+    key, values as ``Key\@Name``."""
     from_: Glob | None = Field(default=None, alias="from")
     """``renamed`` only: a glob for the old name."""
-    content: Content | None = None
+    content: (
+        Annotated[Annotated[Content, Tag("one")] | Annotated[list[Content], Tag("list")], Discriminator(_list_tag)]
+        | None
+    ) = None
+    """What a file holds afterwards; of a list every rule must hold."""
     count: Count | None = None
     when: Literal["success", "failure"] | None = None
     weight: Annotated[Number, Field(gt=0)] = Decimal(1)
@@ -557,6 +837,13 @@ class Effect(Because):
     def observable(self) -> str:
         """The observable's name beside the verb."""
         return str(getattr(self, self.verb))
+
+    @property
+    def contents(self) -> list[Content]:
+        """The rules about the content, none, one or several."""
+        if self.content is None:
+            return []
+        return self.content if isinstance(self.content, list) else [self.content]
 
     def applies(self, *, success: bool) -> bool:
         """Whether the effect holds for a run whose agent reported success (or anything else)."""
@@ -733,12 +1020,105 @@ class RowValue(Model):
     field: Text
 
 
+def _selector_tag(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "word"
+    keys = ("json", "xml", "ini", "csv")
+    if isinstance(value, BaseModel):
+        return next((key for key in keys if {key, f"{key}_"} & type(value).model_fields.keys()), None)
+    return next((key for key in keys if isinstance(value, Mapping) and key in value), None)
+
+
+class FileValue(Model):
+    r"""Expected returned value: something of the one file that fits, after the run.
+
+    ``{file: export, path: 'OUT\*.csv', value: {csv: {row: 1, column: Betrag}}, as: number}``
+    """
+
+    file: Name
+    """The file tree."""
+    path: Glob
+    value: Annotated[
+        Annotated[Literal["text", "size", "sha256", "name"], Tag("word")]
+        | Annotated[JsonAt, Tag("json")]
+        | Annotated[XmlAt, Tag("xml")]
+        | Annotated[IniAt, Tag("ini")]
+        | Annotated[CsvAt, Tag("csv")],
+        Discriminator(_selector_tag),
+    ]
+    as_: Literal["number"] | None = Field(default=None, alias="as")
+    """Reads a text as a plain decimal number."""
+
+
+_COMPUTED_KEYS = ("sum", "difference", "product")
+
+
+class Computed(Model):
+    """Expected returned value: a sum, difference or product in exact decimal arithmetic.
+
+    ``{sum: [{field: invoice.AMOUNT}, 4.50], tolerance: 0.01}``
+    """
+
+    sum: Annotated[list[Term], Field(min_length=1, max_length=100)] | None = None
+    difference: Annotated[list[Term], Field(min_length=2, max_length=100)] | None = None
+    """The first less all the others."""
+    product: Annotated[list[Term], Field(min_length=1, max_length=100)] | None = None
+    decimals: Annotated[int, Field(strict=True, ge=0, le=20)] | None = None
+    """Rounds the result to so many decimals, halves away from zero."""
+    tolerance: Annotated[Number, Field(ge=0)] | None = None
+
+    @model_validator(mode="after")
+    def _one_operation(self) -> Self:
+        if sum(getattr(self, key) is not None for key in _COMPUTED_KEYS) != 1:
+            raise PydanticCustomError("computed", "give exactly one of `sum`, `difference` and `product`")
+        return self
+
+    @property
+    def operation(self) -> Literal["sum", "difference", "product"]:
+        """Which of them it is."""
+        return "sum" if self.sum is not None else "difference" if self.difference is not None else "product"
+
+    @property
+    def terms(self) -> list[Term]:
+        """What is added, subtracted or multiplied."""
+        return self.sum or self.difference or self.product or []
+
+
+def _term_tag(value: Any) -> str | None:
+    if isinstance(value, Mapping | BaseModel):
+        names = value.keys() if isinstance(value, Mapping) else type(value).model_fields.keys()
+        found = next((key for key in ("row", "file", "field", "returned") if key in names), None)
+        return found or ("computed" if {*_COMPUTED_KEYS} & names else None)
+    return "number"
+
+
+Term = Annotated[
+    Annotated[Number, Tag("number")]
+    | Annotated[FieldOf, Tag("field")]
+    | Annotated[Returned, Tag("returned")]
+    | Annotated[RowValue, Tag("row")]
+    | Annotated[FileValue, Tag("file")]
+    | Annotated[Computed, Tag("computed")],
+    Discriminator(_term_tag),
+]
+"""A number, or where it stands."""
+
+
 def _returned_tag(value: Any) -> str:
-    return "row" if (isinstance(value, Mapping) and "row" in value) or isinstance(value, RowValue) else "matcher"
+    if isinstance(value, BaseModel):
+        return {RowValue: "row", FileValue: "file", Computed: "computed"}.get(type(value), "matcher")
+    if not isinstance(value, Mapping):
+        return "matcher"
+    keys = {"row": "row", "file": "file"} | dict.fromkeys(_COMPUTED_KEYS, "computed")
+    return next((tag for key, tag in keys.items() if key in value), "matcher")
 
 
 ReturnedRule = Annotated[
-    Annotated[RowValue, Tag("row")] | Annotated[Matcher, Tag("matcher")], Discriminator(_returned_tag)
+    Annotated[RowValue, Tag("row")]
+    | Annotated[FileValue, Tag("file")]
+    | Annotated[Computed, Tag("computed")]
+    | Annotated[Matcher, Tag("matcher")],
+    Discriminator(_returned_tag),
 ]
 
 
@@ -839,5 +1219,5 @@ class TaskContract(Model):
         return tuple(str(item) for value in values for item in (value if isinstance(value, list) else [value]))
 
 
-for _model in (OneOf, Not, AllOf, RunProgram, StartProgram, Limits):
+for _model in (OneOf, Not, AllOf, RunProgram, StartProgram, Limits, Computed):
     _model.model_rebuild()

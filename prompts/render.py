@@ -14,10 +14,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from contracts.load import read_model
+from contracts.parameters import as_text
 from contracts.schema import Model, Text
 
 FOLDER = Path(__file__).resolve().parent
-_TOKEN = re.compile(r"\{\{\{\{|\}\}\}\}|\{\{([a-z][a-z0-9_]*)\}\}")
+_TOKEN = re.compile(r"\{\{\{\{|\}\}\}\}|\{\{([^{}\n]{0,200})\}\}|\{\{|\}\}")
 Condition = Literal["expert", "video", "instruction"]
 
 
@@ -60,17 +61,20 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
     """The text with ``{{name}}`` replaced by its value, once; ``{{{{`` and ``}}}}`` stand for braces.
 
     Raises:
-        PromptError: There is no such parameter.
+        PromptError: There is no such parameter, or braces stand around what is no name.
     """
 
     def value(token: re.Match[str]) -> str:
+        if token[0] in ("{{{{", "}}}}"):
+            return token[0][:2]
         name = token[1]
         if name is None:
-            return token[0][:2]
+            raise PromptError(f"`{token[0]}` is part of no `{{{{name}}}}`; the text itself is written `{token[0] * 2}`")
         if name not in values:
-            raise PromptError(f"there is no parameter `{name}`; there are: {', '.join(sorted(values)) or 'none'}")
+            there = ", ".join(sorted(values)) or "none"
+            raise PromptError(f"there is no parameter `{name}`; there are: {there}")
         found = values[name]
-        return ", ".join(found) if isinstance(found, list) else str(found)
+        return ", ".join(found) if isinstance(found, list) else as_text(found)
 
     return _TOKEN.sub(value, text)
 

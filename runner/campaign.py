@@ -65,6 +65,10 @@ def run_all(
                 campaign.replace(record)
             with telling:
                 finished(plan, record)
+            if again and cancelled.is_set():  # no other attempt will come: this one counts after all
+                record = record.model_copy(update={"superseded": False})
+                campaign.replace(record)
+                again = False
             if not again:
                 return record
         return None

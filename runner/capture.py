@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PureWindowsPath
 
-from contracts.globs import compile_glob
-from contracts.schema import DbfTable, Effect, FileTree, Observable, TaskContract, Windows
+from contracts.globs import compile_glob, fold
+from contracts.schema import DbfTable, Effect, FileTree, Observable, RegistryKey, TaskContract, Windows
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.probe import FileEntry, ProbeResult
+from runner.guests.registry import read_registry
 from validators.changes import Verb
 from validators.dbf import MemoKind, TableState, is_owned
 from validators.files import FileItem, TreeState
@@ -67,6 +68,8 @@ def _read(guest: Guest, spec: Observable, earlier: State | None) -> State:
             return read_tree(guest, spec, earlier if isinstance(earlier, TreeState) else None)
         case Windows():
             return read_windows(guest)
+        case RegistryKey():
+            return read_registry(guest, spec, within=STABLE_WITHIN)
 
 
 def read_table(guest: Guest, spec: DbfTable, *, within: float = STABLE_WITHIN) -> TableState:
@@ -131,7 +134,10 @@ def read_tree(guest: Guest, spec: FileTree, earlier: TreeState | None) -> TreeSt
 
     hashes = {item.path: known[item.path].sha256 for item in items if unchanged(item)}
     wanted = [item.path for item in items if item.kind == "file" and item.path not in hashes]
-    hashes |= _hash(guest, spec.files, wanted)
+    try:
+        hashes |= _hash(guest, spec.files, wanted)
+    except GuestNotFound as error:
+        raise Unreadable(f"{error} went away while the tree was read") from None
     return TreeState(True, tuple(replace(item, sha256=hashes.get(item.path)) for item in items))
 
 
@@ -139,11 +145,20 @@ def _root_exists(listing: ProbeResult, spec: FileTree) -> bool:
     found = listing.roots[0] if len(listing.roots) == 1 else None
     if found is None or found.exists is None:
         raise Unreadable(f"{spec.files}: the probe could not tell whether it exists")
+    if found.exists and found.type != "dir":
+        raise Unreadable(f"{spec.files} is a {found.type}, not a folder")
     ignored = [compile_glob(rule.path) for rule in spec.ignore]
     for fault in listing.faults:
-        if not any(fits(fault.path) for fits in ignored):
+        inside = _relative(fault.path, spec.files)
+        if inside is None or not any(fits(inside) for fits in ignored):
             raise Unreadable(f"{fault.path or spec.files}: {fault.message} (code {fault.code}, while doing {fault.op})")
     return found.exists
+
+
+def _relative(path: str, root: str) -> str | None:
+    """The path below the root; ``None`` for the root itself and for what lies elsewhere."""
+    start = fold(root).rstrip("\\") + "\\"
+    return path[len(start) :] if fold(path).startswith(start) and len(path) > len(start) else None
 
 
 def _item(entry: FileEntry) -> FileItem:
@@ -156,7 +171,7 @@ def _hash(guest: Guest, root: str, paths: list[str]) -> dict[str, str]:
     hashes = {}
     for path in paths:
         # One file that cannot be read does not make the tree unreadable: whether it matters, the comparison decides.
-        with contextlib.suppress(Unreadable, GuestNotFound):
+        with contextlib.suppress(Unreadable):
             hashes[path] = hashlib.sha256(guest.read(PureWindowsPath(root, path), limit=MAX_TABLE)).hexdigest()
     return hashes
 
@@ -204,24 +219,25 @@ def settle(guest: Guest, observe: Mapping[str, Observable], *, within: float, pa
         GuestLost: The machine is gone.
     """
     deadline = time.monotonic() + within
-    last = _cheap(guest, observe)
+    last = _cheap(guest, observe, within)
     while time.monotonic() < deadline:
         time.sleep(pause)
-        now = _cheap(guest, observe)
+        now = _cheap(guest, observe, max(1.0, deadline - time.monotonic()))
         if now is not None and now == last:
             return True
         last = now
     return False
 
 
-def _cheap(guest: Guest, observe: Mapping[str, Observable]) -> object:
+def _cheap(guest: Guest, observe: Mapping[str, Observable], timeout: float) -> object:
     roots = sorted(
         {spec.files for spec in observe.values() if isinstance(spec, FileTree)}
         | {str(PureWindowsPath(spec.dbf).parent) for spec in observe.values() if isinstance(spec, DbfTable)}
     )
     try:
-        files = guest.probe("files", *roots, timeout=60.0).files if roots else ()
-        return ([(f.root, f.path, f.size, f.mtime, f.attr) for f in files], read_windows(guest))
+        files = guest.probe("files", *roots, timeout=timeout).files if roots else ()
+        screen = read_windows(guest) if any(isinstance(spec, Windows) for spec in observe.values()) else None
+        return [(f.root, f.path, f.size, f.mtime, f.attr) for f in files], screen
     except Unreadable:
         return None
 

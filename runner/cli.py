@@ -6,6 +6,7 @@ Exit status: 0 every run is a valid success · 1 some run is not · 2 usage or c
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -18,17 +19,17 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from contracts.json_schema import json_schema
 from contracts.load import ContractError, LoadedContract, load_contract
+from prompts.render import Condition, PromptError, find_prompt
 from runner.agents.base import AgentSpecError, PlannedAgent, plan
 from runner.campaign import run_all
 from runner.lifecycle import RunPlan
 from runner.machines.base import Leftover, MachineError, MachineProvider, provider
-from runner.machines.images import find_image
+from runner.machines.images import ImageError, find_image
 from runner.record import RunRecord
 from runner.report.html import write_report
 from runner.report.tables import outcome_table
@@ -48,8 +49,8 @@ machines_app = typer.Typer(
 app.add_typer(machines_app, name="machines")
 
 _NARROW = 100
-_out = Console(highlight=False, width=None if sys.stdout.isatty() else _NARROW)
-_err = Console(stderr=True, highlight=False)
+_out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _NARROW)
+_err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 class Refused(Exception):
@@ -62,7 +63,9 @@ def run(
     agent: Annotated[
         list[str], typer.Option("--agent", help="scripted:<file or folder>, noop[:status], or a plug-in's.")
     ],
-    prompt: Annotated[str, typer.Option(help="Prompt condition: expert or instruction.")] = "expert",
+    prompt: Annotated[
+        str, typer.Option(help="Prompt condition: expert or instruction; the expert's where there is one unless given.")
+    ] = "",
     trials: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 1,
     parallel: Annotated[int, typer.Option(min=0, max=256, help="Machines at a time; 0: as the host allows.")] = 0,
     reruns: Annotated[int, typer.Option(min=0, max=10, help="Reruns after faults of machine or provider.")] = 1,
@@ -79,15 +82,12 @@ def run(
     ] = False,
 ) -> None:
     """Runs agents on contracts, each on a fresh machine, and judges what they did."""
-    if prompt not in ("expert", "video", "instruction"):
-        raise Refused(f"--prompt is {prompt!r}; it can be expert, video or instruction")
+    if prompt not in ("", "expert", "instruction"):
+        raise Refused(f"--prompt is {prompt!r}; it can be expert or instruction")
     loaded = _load(contracts, _overrides(parameter or []))
     plans = _plans(loaded, agent, prompt, trials)
-    campaign = Campaign.create(runs, name or datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M%S"))
-    providers: dict[str, MachineProvider] = {}
-    for item in loaded:
-        image = find_image(item.contract.image)
-        providers[item.contract.image] = provider(image.manifest.provider)
+    providers = {item.contract.image: provider(find_image(item.contract.image).manifest.provider) for item in loaded}
+    campaign = Campaign.create(runs, name or _new_name(runs))
     _warn_of_leftovers(providers.values())
 
     cancelled = threading.Event()
@@ -101,7 +101,7 @@ def run(
     )  # fmt: skip
     _err.print(f"report: {report}", soft_wrap=True)
     if intended:
-        raise typer.Exit(_intended_status(records))
+        raise typer.Exit(_intended_status(records, planned=len(plans)))
     raise typer.Exit(_status(records, planned=len(plans)))
 
 
@@ -114,8 +114,8 @@ def schema() -> None:
 @app.command()
 def report(campaign: Annotated[Path, typer.Argument(help="A campaign's folder, e.g. runs/demo.")]) -> None:
     """Writes a campaign's report again from its records."""
-    if not campaign.is_dir():
-        raise Refused(f"there is no folder {campaign}")
+    if not (campaign / "blobs").is_dir():
+        raise Refused(f"{campaign} is no campaign's folder")
     kept = Campaign(campaign)
     path = write_report(kept.records(), kept.blob, campaign / "report", title=kept.name, generated=datetime.now(UTC))
     _out.print(f"report: {path}", soft_wrap=True)
@@ -128,7 +128,7 @@ def machines_list() -> None:
     found = _leftovers()
     for item, _ in found:
         state = "in use" if item.alive else "left behind"
-        table.add_row(item.name, escape(item.campaign), escape(item.run), str(item.runner_pid or ""), state)
+        table.add_row(item.name, item.campaign, item.run, str(item.runner_pid or ""), state)
     _out.print(table if found else "nothing is there")
 
 
@@ -138,14 +138,14 @@ def machines_reap() -> None:
     failed = False
     for item, remove in _leftovers():
         if item.alive:
-            _out.print(f"{item.name} {escape(item.campaign)}: in use by the runner {item.runner_pid}, left alone")
+            _out.print(f"{item.name} {item.campaign}: in use by the runner {item.runner_pid}, left alone")
             continue
         try:
             remove(item)
-            _out.print(f"{item.name} {escape(item.campaign)}: removed")
+            _out.print(f"{item.name} {item.campaign}: removed")
         except (MachineError, StoreError, OSError) as error:
             failed = True
-            _err.print(f"{item.name}: {escape(str(error))}")
+            _err.print(f"{item.name}: {error!s}")
     raise typer.Exit(1 if failed else 0)
 
 
@@ -179,7 +179,7 @@ def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContra
         if other is not item:
             raise Refused(f"{item.path} and {other.path} have the same id {item.contract.id!r}")
         for warning in item.warnings:
-            _err.print(f"warning: {escape(str(warning))}", soft_wrap=True)
+            _err.print(f"warning: {warning!s}", soft_wrap=True)
     return loaded
 
 
@@ -193,20 +193,41 @@ def _overrides(given: Sequence[str]) -> dict[str, str]:
     return overrides
 
 
-def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: Any, trials: int) -> list[RunPlan]:
-    agents: list[PlannedAgent] = [agent for spec in specs for agent in plan(spec)]
-    plans = [
-        RunPlan(contract, agent, prompt, trial)
+def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, trials: int) -> list[RunPlan]:
+    agents: list[PlannedAgent] = []
+    for spec in specs:
+        meant = plan(spec)
+        if not any(agent.contract in (None, item.contract.id) for agent in meant for item in loaded):
+            wanted = ", ".join(sorted({str(agent.contract) for agent in meant}))
+            there = ", ".join(item.contract.id for item in loaded)
+            raise Refused(f"--agent {spec} is for {wanted}; the contracts are {there}")
+        agents += meant
+    return [
+        RunPlan(contract, agent, _condition(contract, prompt), trial)
         for contract in loaded
         for agent in agents
         if agent.contract in (None, contract.contract.id)
         for trial in range(1, trials + 1)
     ]
-    if not plans:
-        wanted = ", ".join(sorted({str(agent.contract) for agent in agents}))
-        there = ", ".join(item.contract.id for item in loaded)
-        raise Refused(f"the scripts are for {wanted}; the contracts are {there}")
-    return plans
+
+
+def _condition(item: LoadedContract, wanted: str) -> Condition:
+    """The prompt condition of a contract's runs: the one wanted, else the expert's prompt where there is one."""
+    if wanted == "instruction":
+        return "instruction"
+    try:
+        find_prompt(item.contract.id, item.contract.id.partition(".")[0], "expert")
+    except PromptError:
+        if wanted:
+            raise
+        return "instruction"
+    return "expert"
+
+
+def _new_name(runs: Path) -> str:
+    now = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M%S")
+    names = (now if number == 1 else f"{now}-{number}" for number in itertools.count(1))
+    return next(name for name in names if not (runs / name).exists())
 
 
 def _make(
@@ -220,7 +241,7 @@ def _make(
     as_json: bool,
 ) -> list[RunRecord]:
     with _stop_on_signals(cancelled), Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=_err, transient=True,
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=_err, transient=True,
         disable=not _err.is_terminal,
     ) as bar:  # fmt: skip
         total = bar.add_task(f"{campaign.name}: 0 of {len(plans)} runs", total=len(plans))
@@ -228,7 +249,7 @@ def _make(
         done = 0
 
         def progress(plan: RunPlan, phase: str) -> None:
-            text = escape(f"{plan.contract.contract.id} · {plan.agent.agent.name} · {phase}")
+            text = f"{plan.contract.contract.id} · {plan.agent.agent.name} · {phase}"
             if id(plan) not in rows:
                 rows[id(plan)] = bar.add_task(text, total=None)
             bar.update(rows[id(plan)], description=text)
@@ -242,7 +263,7 @@ def _make(
             if as_json:
                 print(json.dumps(_line(record, campaign), ensure_ascii=True), flush=True)  # noqa: T201
             elif not _err.is_terminal:
-                _err.print(escape(_brief(record)), soft_wrap=True)
+                _err.print(_brief(record), soft_wrap=True)
 
         return run_all(
             plans, campaign, lambda image: providers[image], parallel=min(parallel, len(plans)), reruns=reruns,
@@ -300,19 +321,19 @@ def _status(records: Sequence[RunRecord], *, planned: int) -> int:
     return 0 if len(outcomes) == planned and all(outcome == "valid_success" for outcome in outcomes) else 1
 
 
-def _intended_status(records: Sequence[RunRecord]) -> int:
+def _intended_status(records: Sequence[RunRecord], *, planned: int) -> int:
     stray = [record for record in records if record.as_intended is False]
     for record in stray:
         wanted = record.intended
         assert wanted is not None
         _err.print(
-            escape(f"{record.run}: {record.verdict.outcome} {record.verdict.kind or record.verdict.cause or ''}, but its "
-                   f"script says {wanted.outcome} {wanted.kind or ''}: {record.verdict.reason}"),
+            f"{record.run}: {record.verdict.outcome} {record.verdict.kind or record.verdict.cause or ''}, but its script "
+            f"says {wanted.outcome} {wanted.kind or ''}: {record.verdict.reason}",
             soft_wrap=True,
         )  # fmt: skip
     said = [record for record in records if record.as_intended is not None]
     _err.print(f"{len(said) - len(stray)} of {len(said)} runs are what their scripts say they must be")
-    return 0 if said and not stray else 1
+    return 0 if said and not stray and len(records) == planned else 1
 
 
 def _machines_at_once() -> int:
@@ -326,7 +347,7 @@ def _warn_of_leftovers(providers: Any) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    _err.print(escape(message), soft_wrap=True)
+    _err.print(message, soft_wrap=True)
     sys.exit(2)
 
 
@@ -334,8 +355,8 @@ def main() -> None:
     """The entry point: users' mistakes are told in words, with status 2."""
     try:
         app()
-    except (Refused, ContractError, AgentSpecError, StoreError, LookupError) as error:
+    except (Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError) as error:
         _refuse(str(error))
     except MachineError as error:
-        _err.print(escape(str(error)), soft_wrap=True)
+        _err.print(str(error), soft_wrap=True)
         sys.exit(3)

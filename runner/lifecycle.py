@@ -29,7 +29,7 @@ from runner.display.recorder import FlightRecorder
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
 from runner.machines.base import Freshness, Machine, MachineError, MachineProvider, SetupError, Tag
-from runner.machines.images import find_image
+from runner.machines.images import ImageError, find_image
 from runner.record import (
     AgentRef,
     ContractRef,
@@ -134,7 +134,7 @@ def run_once(
         verdict = unscored(UnscoredCause.PRECONDITION, f"The initial state is not as the contract requires: {error}.")
     except _AgentInfrastructure as error:
         verdict = unscored(UnscoredCause.AGENT_INFRASTRUCTURE, f"What the agent needs was out: {error}.")
-    except (ContractFault, SetupError, PromptError, ContractError, LookupError) as error:
+    except (ContractFault, SetupError, PromptError, ContractError, ImageError) as error:
         verdict = unscored(UnscoredCause.CONTRACT, f"The contract cannot be applied: {error}.")
     except Unreadable as error:
         verdict = unscored(UnscoredCause.UNREADABLE, f"A state that the contract needs could not be read: {error}.")

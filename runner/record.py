@@ -100,7 +100,7 @@ class Recording(Part):
 class Reading(Part):
     """One observable in one snapshot."""
 
-    kind: Literal["dbf", "files", "windows", "unreadable"]
+    kind: Literal["dbf", "files", "windows", "registry", "unreadable"]
     unreadable: str | None = None
     blobs: dict[str, Sha256 | None] = Field(default_factory=dict)
     """By role: ``dbf``, ``memo``, ``items``; ``None`` where the thing is positively absent."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from typing import Any
 
 from runner.record import Reading
 from validators.dbf import TableState
 from validators.files import FileItem, TreeState
+from validators.registry import KeyItem, RegistryState, ValueItem
 from validators.snapshot import State, UnreadableState
 from validators.windows import WindowItem, WindowsState
 
@@ -37,6 +39,11 @@ def keep_state(state: State, keep: Keep) -> Reading:
         case WindowsState():
             rows = [[w.handle, w.process, w.program, w.class_name, w.title, w.hung, w.waiting] for w in state.items]
             return Reading(kind="windows", blobs={"items": keep(_ascii(rows))})
+        case RegistryState():
+            keys = [[key.path, key.mtime, key.volatile] for key in state.keys]
+            values = [[v.key, v.name, v.type, b64encode(v.data).decode()] for v in state.values]
+            registry = {"keys": keys, "values": values, "skipped": [list(entry) for entry in state.skipped]}
+            return Reading(kind="registry", blobs={"items": keep(_ascii(registry))}, about={"exists": state.exists})
         case UnreadableState():
             reason = state.reason.encode("utf-8", "backslashreplace").decode()
             return Reading(kind="unreadable", unreadable=reason)
@@ -63,6 +70,16 @@ def _load(reading: Reading, blob: Blob) -> State:
     kept: Any = json.loads(blob(str(reading.blobs.get("items"))))
     if reading.kind == "windows":
         return WindowsState(tuple(WindowItem(*row) for row in _list(kept)))
+    if reading.kind == "registry":
+        return RegistryState(
+            bool(reading.about.get("exists")),
+            tuple(KeyItem(path, mtime, volatile) for path, mtime, volatile in _list(kept["keys"])),
+            tuple(
+                ValueItem(key, name, kind, b64decode(data, validate=True))
+                for key, name, kind, data in _list(kept["values"])
+            ),
+            tuple((path, reason) for path, reason in _list(kept["skipped"])),
+        )
     return TreeState(
         bool(reading.about.get("exists")),
         tuple(

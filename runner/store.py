@@ -162,7 +162,9 @@ class Campaign:
             try:
                 record = RunRecord.model_validate_json(path.read_bytes())
                 if record.version > VERSION:
-                    raise StoreError(f"{path} was written by a later version ({record.version}); this one reads {VERSION}")
+                    raise StoreError(
+                        f"{path} was written by a later version ({record.version}); this one reads {VERSION}"
+                    )
                 found.append(record)
             except (OSError, ValidationError) as error:
                 raise StoreError(f"{path} cannot be read: {error}") from None
@@ -214,7 +216,9 @@ def sweep(leftover: Leftover) -> None:
             folder = Path(json.loads(note.read_text())["campaign"])
         except (OSError, ValueError, KeyError, TypeError):
             folder = None
-        if folder is not None and not _in_use(folder, note):
+        if folder is not None and _in_use(folder, note):
+            raise StoreError(f"another runner works on the campaign {folder.name}; reap again when it is done")
+        if folder is not None:
             for unfinished in folder.glob(f".*{_UNFINISHED}"):
                 if (unfinished / MARK).is_file():
                     shutil.rmtree(unfinished)

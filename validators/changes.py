@@ -6,7 +6,7 @@ notes (what is listed but never a violation) and, where rows exist, a :class:`Ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -196,6 +196,47 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A file after the run, as rules about its content see it.
+
+    Attributes:
+        name: Observable and path, for messages.
+        path: Relative to the tree's root.
+        kind: ``file``, or what it is instead: ``dir`` or ``link``.
+        size: Bytes, as a cell; ``None`` where only the content tells.
+        sha256: Hash as taken with the snapshot, or empty.
+        data: The content; ``None`` when it was not kept.
+        missing: Why it was not.
+    """
+
+    name: str
+    path: str
+    kind: str
+    size: Cell | None
+    sha256: str
+    data: bytes | None
+    missing: str = ""
+
+    @property
+    def content(self) -> bytes:
+        """The content.
+
+        Raises:
+            Unreadable: It was not kept.
+        """
+        if self.data is None:
+            raise Unreadable(f"{self.name}: {self.missing or 'its content was not kept'}")
+        return self.data
+
+
+class Files(Protocol):
+    """What returned-value rules may ask about the files of a tree."""
+
+    def after(self, fits: Callable[[str], bool]) -> Iterable[KeptFile]:
+        """The files (no folders, no links) after the run whose path fits."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """What happened to one observable between the two snapshots."""
 
@@ -207,3 +248,4 @@ class Comparison:
     identity: str = ""
     """How rows were recognised, and how sure that is: ``key PATNR``, ``by position``, ``by content``."""
     rows: Rows | None = field(default=None, compare=False)
+    files: Files | None = field(default=None, compare=False)

@@ -377,13 +377,37 @@ class _Accounting:
         )
 
     def _near_misses(self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change]) -> list[NearMiss]:
+        """What came closest to the unfilled slots.
+
+        A reference to an effect that nothing filled is taken to mean what came closest to that one: of a row with a wrong
+        field and a counter that follows it, only the row is wrong. Where nothing came close, no one can tell.
+        """
+        decided = self._fitting.context
+        levels = _levels([rule for rule, _ in lacking])
+        near: list[NearMiss] = []
+        try:
+            for level in sorted(set(levels.values())):
+                known = self._fitting.context.claimed
+                ready = [
+                    (rule, count) for rule, count in lacking if levels[rule] == level and rule.refers_to <= known.keys()
+                ]
+                found = self._nearest(ready, free)
+                named = {miss.effect.name: miss.change for miss in found if miss.effect.name}
+                self._fitting.context = decided.with_claimed({**known, **named})
+                near += found
+        finally:
+            self._fitting.context = decided
+        return sorted(near, key=lambda miss: miss.effect.index)
+
+    def _nearest(self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change]) -> list[NearMiss]:
         best: dict[int, list[tuple[int, int]]] = {number: [] for number in range(len(lacking))}
         for number, place in self._candidates(lacking, free, same_verb=True):
             rule, wanted = lacking[number]
             found = best[number]
-            # Later records lose ties, so they must have fewer misfits than the worst one kept; none has no misfit at all.
+            # Later records lose ties, so they must have fewer misfits than the worst one kept. One without any misfit only waits
+            # for what it refers to.
             most = -found[0][0] - 1 if len(found) >= wanted else sys.maxsize
-            if most and (wrong := self._fitting.misfits(rule, free[place], most)) is not None:
+            if most and (wrong := self._fitting.misfits(rule, free[place], most)):
                 keep = heapq.heappush if len(found) < wanted else heapq.heappushpop
                 keep(found, (-len(wrong), -place))
         near = []

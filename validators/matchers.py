@@ -24,7 +24,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
@@ -46,7 +46,7 @@ from contracts.schema import (
     TextLike,
     TimeRun,
 )
-from validators.changes import Cell, CellState, Change, ContractFault, Kind, Rows
+from validators.changes import Cell, CellState, Change, ContractFault, Files, Kind, Rows
 from validators.values import (
     MOMENTS,
     REGEX_LIMIT,
@@ -85,6 +85,8 @@ class RunContext:
         returned: What the agent returned, by name.
         claimed: The change that each named effect claimed, for ``{field: effect.FIELD}``.
         rows: The rows of each observable that has some.
+        files: The files of each tree.
+        pictures: Expected pictures, by the name that the contract gives.
     """
 
     started: datetime
@@ -92,16 +94,22 @@ class RunContext:
     returned: Mapping[str, Any] = field(default_factory=dict)
     claimed: Mapping[str, Change] = field(default_factory=dict)
     rows: Mapping[str, Rows] = field(default_factory=dict)
+    files: Mapping[str, Files] = field(default_factory=dict)
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
     _memo: dict[tuple[str, str, str], Any] = field(default_factory=dict, repr=False, compare=False)
     """Answers that need a walk over a whole table; they depend on ``rows`` alone."""
 
     def with_claimed(self, claimed: Mapping[str, Change]) -> RunContext:
         """The same run with other claims."""
-        return RunContext(self.started, self.ended, self.returned, dict(claimed), self.rows, self._memo)
+        return replace(self, claimed=dict(claimed))
 
     def with_rows(self, rows: Mapping[str, Rows]) -> RunContext:
         """The same run with other rows."""
-        return RunContext(self.started, self.ended, self.returned, self.claimed, dict(rows))
+        return replace(self, rows=dict(rows), _memo={})
+
+    def with_files(self, files: Mapping[str, Files]) -> RunContext:
+        """The same run with other files."""
+        return replace(self, files=dict(files))
 
     def rows_of(self, observable: str) -> Rows:
         """The rows of an observable.

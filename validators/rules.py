@@ -7,7 +7,8 @@ Decisions where the contract leaves room:
   twice fits once.
 * ``path`` and ``from`` of a file effect select like ``where``; what selects counts among the named fields of a near miss, and fits:
   a file in the right place with wrong content is one, and so is the right row with its only expected field wrong.
-* ``"*"`` counts for rows inserted, updated and undeleted; for everything else the fields not named are not looked at.
+* ``"*"`` counts for rows inserted, updated and undeleted, and for a ``modified`` that names fields (of the registry: files have
+  none), so that a value's type cannot change along with its data; for everything else the fields not named are not looked at.
   A ``forbid`` looks at them only if it gives a ``"*"``: it claims no row, and a default would let a forbidden change slip by
   as soon as another field differs as well.
 """
@@ -58,7 +59,7 @@ _TOTAL = frozenset({Verb.INSERTED, Verb.UPDATED, Verb.UNDELETED})
 """Row verbs whose effects speak of every field."""
 _GONE = frozenset({Verb.DELETED, Verb.PURGED, Verb.CLOSED, Verb.DROPPED})
 """Verbs after which there is nothing to look at: fields are those before."""
-_SELECT_BEFORE = _GONE | {Verb.UPDATED, Verb.UNDELETED, Verb.RETITLED}
+_SELECT_BEFORE = _GONE | {Verb.UPDATED, Verb.UNDELETED, Verb.RETITLED, Verb.MODIFIED}
 """Verbs whose ``where`` looks at the values before."""
 _SIDES = frozenset({"before", "after"})
 _STAR = "*"
@@ -148,7 +149,8 @@ class Rule:
         self.where = [_Condition.of(name, matcher) for name, matcher in effect.where.items()]
         self.named = {n: _Condition.of(n, matcher) for n, matcher in effect.fields.items() if n != _STAR}
         self.cheapest_first = sorted(self.named.values(), key=lambda condition: literal_keys(condition.matcher) is None)
-        self.star = effect.fields.get(_STAR, _default_star(ref)) if ref.verb in _TOTAL else None
+        is_total = ref.verb in _TOTAL or (ref.verb is Verb.MODIFIED and bool(effect.fields))
+        self.star = effect.fields.get(_STAR, _default_star(ref)) if is_total else None
         """What holds of every other field; ``None`` where they are not looked at."""
         self.path = compile_glob(effect.path) if effect.path is not None else None
         self.old_path = compile_glob(effect.from_) if effect.from_ is not None else None

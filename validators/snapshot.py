@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from ntpath import splitext
 
-from contracts.schema import DbfTable, FileTree, Observable, Windows
+from contracts.schema import DbfTable, FileTree, Observable, RegistryKey, Windows
 from validators.changes import Comparison, ContractFault, Unreadable, Verb
-from validators.dbf import TableState, diff_tables, is_owned
+from validators.dbf import MEMO_EXTENSIONS, TableState, diff_tables, is_owned, load_table
 from validators.files import TreeState, diff_trees
+from validators.registry import RegistryState, diff_registry
 from validators.windows import WindowsState, diff_windows
 
 
@@ -19,7 +22,7 @@ class UnreadableState:
     reason: str
 
 
-State = TableState | TreeState | WindowsState | UnreadableState
+State = TableState | TreeState | WindowsState | RegistryState | UnreadableState
 Snapshot = Mapping[str, State]
 """Observable's name to its state."""
 
@@ -31,10 +34,19 @@ def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot
         Unreadable: A state is missing, unreadable, or contradicts itself; the message names the observable.
         ContractFault: The contract does not fit the state.
     """
-    tables = [spec for spec in observe.values() if isinstance(spec, DbfTable)]
+    tables = [
+        (spec, _memo_read(spec, before.get(name), after.get(name)))
+        for name, spec in observe.items()
+        if isinstance(spec, DbfTable)
+    ]
 
     def owned(path: str, verb: Verb) -> bool:
-        return any(is_owned(spec, path, verb) for spec in tables)
+        # A table tells its rows: not attributes, and not a memo file that it does not read.
+        extension = splitext(path)[1].lower()
+        return verb is not Verb.ATTRIBUTES and any(
+            is_owned(spec, path, verb) and (extension not in MEMO_EXTENSIONS or extension in memos)
+            for spec, memos in tables
+        )
 
     found = []
     for name, spec in observe.items():
@@ -46,6 +58,8 @@ def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot
                     found.append(diff_trees(was, now, spec, observable=name, owned=owned))
                 case Windows(), WindowsState() as was, WindowsState() as now:
                     found.append(diff_windows(was, now, spec, observable=name))
+                case RegistryKey(), RegistryState() as was, RegistryState() as now:
+                    found.append(diff_registry(was, now, spec, observable=name))
                 case _:
                     raise Unreadable("the snapshots are not of the kind that the contract observes")
         except Unreadable as error:
@@ -53,6 +67,17 @@ def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot
         except ContractFault as error:
             raise ContractFault(f"{name}: {error.reason}") from None
     return tuple(found)
+
+
+def _memo_read(spec: DbfTable, *states: State | None) -> set[str]:
+    """Extensions of the memo files whose contents the table tells: those read with it, if it has memo fields at all."""
+    found = set()
+    for state in states:
+        if isinstance(state, TableState) and state.dbf is not None and state.memo_kind is not None:
+            with suppress(Unreadable, ContractFault):  # told where the table is compared
+                if load_table(state, spec.encoding).memo_fields:
+                    found.add(f".{state.memo_kind}")
+    return found
 
 
 def _state(snapshot: Snapshot, name: str, when: str) -> State:

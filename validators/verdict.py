@@ -44,7 +44,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from contracts.schema import DbfTable, FileTree, GoalOnFailure, Observable, TaskContract, Windows
+from contracts.schema import DbfTable, FileTree, GoalOnFailure, Observable, RegistryKey, TaskContract, Windows
 from validators.changes import Change, Comparison, ContractFault, Unreadable, Verb
 from validators.ledger import Entry, Ledger, NearMiss, Slots, Status, account
 from validators.matchers import RunContext
@@ -240,6 +240,7 @@ def judge(
     *,
     started: datetime,
     ended: datetime,
+    pictures: Mapping[str, bytes] | None = None,
 ) -> Verdict:
     """Judges a run from what was read; pure, so that stored evidence can be judged again.
 
@@ -250,18 +251,21 @@ def judge(
         returned: What it returned, parsed from JSON; looked at only after reported success.
         started: When the agent could begin, by the guest's clock and in its zone.
         ended: When it could no longer act, likewise.
+        pictures: The pictures beside the contract that its rules compare with, by the name that they have there.
 
     Returns:
         The verdict; unscored when the contract cannot be applied or something it needs could not be read.
     """
     success = claim is Claim.SUCCESS
-    context = RunContext(started, ended, returned=_returned_values(returned) if success else {})
+    values = _returned_values(returned) if success else {}
+    context = RunContext(started, ended, returned=values, pictures=pictures or {})
     try:
         ledger = account(contract.effects, comparisons, success=success, context=context)
         returns = None
         if success:
             rows = {c.observable: c.rows for c in comparisons if c.rows is not None}
-            context = context.with_rows(rows).with_claimed(ledger.claimed)
+            files = {c.observable: c.files for c in comparisons if c.files is not None}
+            context = context.with_rows(rows).with_files(files).with_claimed(ledger.claimed)
             returns = check_returns(contract.returns, returned, context)
     except Unreadable as error:
         return unscored(UnscoredCause.UNREADABLE, error.reason, claim=claim)
@@ -315,6 +319,8 @@ def _class_of(change: Change, observable: Observable | None) -> SideEffect:
         return SideEffect.FILE
     if isinstance(observable, Windows):
         return SideEffect.WINDOW
+    if isinstance(observable, RegistryKey):
+        return SideEffect.REGISTRY
     match change.verb:
         case Verb.INSERTED | Verb.UNDELETED:
             return SideEffect.ROW_ADDED
@@ -434,6 +440,8 @@ class _Reason:
                 what = f"the file {subject} was {'changed' if change.verb is Verb.ATTRIBUTES else change.verb}"
             case Windows():
                 what = f"the window “{subject}” was {change.verb}"
+            case RegistryKey():
+                what = f"the registry {_kind_of(change)} {subject} was {change.verb}"
             case DbfTable() if change.verb in (Verb.CREATED, Verb.DROPPED, Verb.RESTRUCTURED):
                 what = f"the table {change.observable} was {change.verb}"
             case _:
@@ -449,6 +457,16 @@ class _Reason:
                 return f"the {effect.verb} file" + (f" {shown(change.subject, 80)}" if change is not None else "")
             case Windows():
                 return f"the {effect.verb} window" + (f" “{shown(change.subject, 80)}”" if change is not None else "")
+            case RegistryKey():
+                if change is None:
+                    return f"the {effect.verb} entry of the registry ({effect.observable})"
+                return f"the {effect.verb} registry {_kind_of(change)} {shown(change.subject, 80)}"
             case _:
                 state = "new" if effect.verb is Verb.INSERTED else effect.verb
                 return f"the {state} row of {effect.observable}"
+
+
+def _kind_of(change: Change) -> str:
+    """Whether a change of the registry is about a key or a value."""
+    cell = (change.after or change.before or {}).get("kind")
+    return "entry" if cell is None else str(cell.value)

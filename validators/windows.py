@@ -85,7 +85,7 @@ def diff_windows(before: WindowsState, after: WindowsState, spec: Windows, *, ob
         observable: Its name in the contract.
     """
     rules = spec.windows.ignore
-    hits: list[list[str]] = [[] for _ in rules]
+    hits: list[dict[tuple[int, int], str]] = [{} for _ in rules]
     old = {(item.handle, item.process): item for item in _seen(before, rules, hits)}
     new = {(item.handle, item.process): item for item in _seen(after, rules, hits)}
     found: list[tuple[Verb, WindowItem | None, WindowItem | None]] = []
@@ -111,22 +111,21 @@ def diff_windows(before: WindowsState, after: WindowsState, spec: Windows, *, ob
         for position, (verb, was, now) in enumerate(found, 1)
     )
     ignored = tuple(
-        Ignored(_in_words(rule), rule.reason, len(hit), tuple(hit[:_EXAMPLES]))
+        Ignored(_in_words(rule), rule.reason, len(hit), tuple(dict.fromkeys(hit.values()))[:_EXAMPLES])
         for rule, hit in zip(rules, hits, strict=True)
     )
     rows = _WindowRows(WindowsState(tuple(old.values())), WindowsState(tuple(new.values())))
     return Comparison(observable, changes, (), (), ignored, "by handle and process", rows)
 
 
-def _seen(state: WindowsState, rules: list[IgnoredWindow], hits: list[list[str]]) -> list[WindowItem]:
+def _seen(state: WindowsState, rules: list[IgnoredWindow], hits: list[dict[tuple[int, int], str]]) -> list[WindowItem]:
     shown = []
     for item in state.items:
         row = cells(item)
         for rule, hit in zip(rules, hits, strict=True):
             wanted = {"title": rule.title, "class": rule.class_, "program": rule.program}
             if all(matcher is None or _fits(matcher, row[name], name) for name, matcher in wanted.items()):
-                if item.title not in hit:
-                    hit.append(item.title)
+                hit[item.handle, item.process] = item.title
                 break
         else:
             shown.append(item)

@@ -15,26 +15,70 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from contracts.load import ContractError, read_model
-from contracts.schema import Duration, Matcher, Model, Regex, Text
+from contracts.schema import Duration, Model, Regex, Text
 from prompts.render import fill
-from runner.agents.base import AgentReport, AgentSpecError, AgentTask, Happening, PlannedAgent, Status
+from runner.agents.base import (
+    AgentInfrastructureError,
+    AgentReport,
+    AgentSpecError,
+    AgentTask,
+    Happening,
+    PlannedAgent,
+    Status,
+)
+from runner.display.keysyms import parse_chord
 from runner.display.rfb import RfbClient
+from runner.guests.base import GuestLost, Unreadable
 from runner.guests.probe import ControlEntry, WindowEntry
 from runner.record import Intended, OutcomeName
 
 T = TypeVar("T")
 _PAUSE = 0.03
-_PUSH_BUTTONS = re.compile(r"&(?!&)")
+_MNEMONIC = re.compile(r"&(.|$)")
+_WITH_MNEMONICS = {"button", "static"}
+"""Classes whose texts mark a letter with ``&``, which people do not see; ``&&`` is one that they do."""
+
+
+TitleMatcher = Annotated[
+    Annotated[StrictStr, Tag("literal")] | Annotated[Regex, Tag("regex")],
+    Discriminator(lambda value: "literal" if isinstance(value, str) else "regex"),
+]
+"""A text, or ``{regex: …}``: what windows and controls are told by."""
+
+
+def _chord(value: str) -> str:
+    try:
+        parse_chord(value)
+    except ValueError as error:
+        raise PydanticCustomError("press", "{why}", {"why": str(error)}) from None
+    return value
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise PydanticCustomError("regex", "not a regular expression: {why}", {"why": str(error)}) from None
+    return value
 
 
 class ControlRef(Model):
     """A control of a window: by its text, its number, or its class; what is given must all hold."""
 
-    text: Matcher | None = None
+    text: TitleMatcher | None = None
     id: StrictInt | None = None
     class_: Text | None = Field(default=None, alias="class")
 
@@ -48,7 +92,7 @@ class ControlRef(Model):
 class WaitStep(Model):
     """Waits for a window, or for a control in it; ``gone`` waits until it is no longer there."""
 
-    window: Matcher
+    window: TitleMatcher
     control: ControlRef | None = None
     gone: bool = False
     timeout: Duration = 10.0
@@ -57,7 +101,7 @@ class WaitStep(Model):
 class ClickStep(Model):
     """Clicks on a control's middle, or on a point of the screen."""
 
-    window: Matcher | None = None
+    window: TitleMatcher | None = None
     control: ControlRef | None = None
     at: tuple[StrictInt, StrictInt] | None = None
     double: bool = False
@@ -77,16 +121,22 @@ class DateText(Model):
     as_: Text = Field(alias="as")
 
 
+TypedText = Annotated[
+    Annotated[StrictStr, Tag("text")] | Annotated[DateText, Tag("date")],
+    Discriminator(lambda value: "text" if isinstance(value, str) else "date"),
+]
+
+
 class ReadStep(Model):
     """Keeps a control's text under a name, to be returned.
 
     ``regex`` takes its first group, or the whole match; ``date`` reads it as a date of that form, which is kept in ISO form.
     """
 
-    window: Matcher
+    window: TitleMatcher
     control: ControlRef
     as_: Text = Field(alias="as")
-    regex: Text | None = None
+    regex: Annotated[Text, AfterValidator(_pattern)] | None = None
     date: Text | None = None
     timeout: Duration = 10.0
 
@@ -104,8 +154,8 @@ class Step(Model):
     """One step: exactly one of the keys."""
 
     wait: WaitStep | None = None
-    press: Text | None = None
-    type: StrictStr | DateText | None = None
+    press: Annotated[Text, AfterValidator(_chord)] | None = None
+    type: TypedText | None = None
     click: ClickStep | None = None
     pause: Duration | None = None
     read: ReadStep | None = None
@@ -136,6 +186,10 @@ class Script(Model):
     title: Text
     intended: IntendedOutcome
     steps: list[Step] = Field(min_length=1, max_length=1_000)
+
+
+class _OutOfTime(Exception):
+    """The task's time is over, or the run was cancelled."""
 
 
 class _NotAsExpected(Exception):
@@ -173,6 +227,10 @@ class _Player:
                 return self._report(step.report.status, self._fill(step.report.message))
             try:
                 self._do(step)
+            except _OutOfTime:
+                return self._report("timeout", f"step {number} was still waiting when the time was over")
+            except (Unreadable, GuestLost) as error:
+                raise AgentInfrastructureError(f"the machine's windows could not be listed: {error}") from None
             except _NotAsExpected as error:
                 self._say(f"step {number}: {error}", screenshot=True)
                 return self._report("ui_not_as_expected", f"step {number}: {error}")
@@ -185,7 +243,15 @@ class _Player:
         return fill(text, self._task.parameters)
 
     def _filled(self, value: Any) -> Any:
-        return self._fill(value) if isinstance(value, str) else value
+        match value:
+            case str():
+                return self._fill(value)
+            case dict():
+                return {key: self._filled(item) for key, item in value.items()}
+            case list():
+                return [self._filled(item) for item in value]
+            case _:
+                return value
 
     def _say(self, text: str, *, screenshot: bool = False) -> None:
         picture = None
@@ -232,6 +298,9 @@ class _Player:
             assert step.window is not None
             left, top, right, bottom = self._locate(step.window, step.control, step.timeout).rect
             x, y = (left + right) // 2, (top + bottom) // 2
+        width, height = self._screen.size
+        if not (0 <= x < width and 0 <= y < height):
+            raise _NotAsExpected(f"the point {x}, {y} is not on the screen of {width} x {height}")
         self._say(f"click at {x}, {y}")
         self._screen.click(x, y, double=step.double)
 
@@ -251,11 +320,11 @@ class _Player:
         self._returned[step.as_] = text or ""
         self._say(f"read {step.as_}: {text}")
 
-    def _locate(self, window: Matcher, control: ControlRef | None, timeout: float) -> WindowEntry | ControlEntry:
+    def _locate(self, window: TitleMatcher, control: ControlRef | None, timeout: float) -> WindowEntry | ControlEntry:
         what = f"window {self._shown(window)}" + (f" with control {self._shown_control(control)}" if control else "")
         return self._until(lambda: self._found(window, control), f"{what} did not appear", timeout)[0]
 
-    def _found(self, window: Matcher, control: ControlRef | None) -> list[WindowEntry | ControlEntry]:
+    def _found(self, window: TitleMatcher, control: ControlRef | None) -> list[WindowEntry | ControlEntry]:
         there = [entry for entry in self._task.windows() if self._fits(window, entry.title)]
         if control is None:
             return list(there)
@@ -266,28 +335,31 @@ class _Player:
             return False
         if wanted.class_ is not None and control.class_name.casefold() != wanted.class_.casefold():
             return False
-        # A button's text carries its mnemonic as "&"; people do not see it.
-        text = _PUSH_BUTTONS.sub("", control.text or "")
+        text = control.text or ""
+        if control.class_name.casefold() in _WITH_MNEMONICS:
+            text = _MNEMONIC.sub(r"\1", text)
         return wanted.text is None or self._fits(wanted.text, text)
 
-    def _fits(self, wanted: Matcher, text: str) -> bool:
+    def _fits(self, wanted: TitleMatcher, text: str) -> bool:
         if isinstance(wanted, Regex):
             return re.fullmatch(wanted.regex, text[:10_000]) is not None
         return text == self._fill(str(wanted))
 
-    def _shown(self, wanted: Matcher) -> str:
+    def _shown(self, wanted: TitleMatcher) -> str:
         return f"/{wanted.regex}/" if isinstance(wanted, Regex) else repr(self._fill(str(wanted)))
 
     def _shown_control(self, control: ControlRef) -> str:
         return self._shown(control.text) if control.text is not None else str(control.id or control.class_)
 
     def _until(self, ask: Callable[[], T | None], otherwise: str, timeout: float) -> T:
-        deadline = min(time.monotonic() + timeout, self._task.deadline)
+        deadline = time.monotonic() + timeout
         while True:
             found = ask()
             if found:
                 return found
-            if time.monotonic() >= deadline or self._task.cancelled.is_set():
+            if time.monotonic() >= self._task.deadline or self._task.cancelled.is_set():
+                raise _OutOfTime
+            if time.monotonic() >= deadline:
                 raise _NotAsExpected(otherwise)
             time.sleep(_PAUSE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import os
 import re
 from collections.abc import Sequence
@@ -213,7 +214,16 @@ def provider(name: str) -> MachineProvider:
     if name not in found:
         known = ", ".join(sorted({"wine", *found}))
         raise MachineError(f"unknown machine provider {name!r}; known: {known}")
-    made = found[name].load()()
+    try:
+        made = found[name].load()()
+    except Exception as error:
+        raise MachineError(f"the plug-in {name!r} cannot be used: {type(error).__name__}: {error}") from error
     if not isinstance(made, MachineProvider):
-        raise MachineError(f"plug-in {name!r} is no machine provider: prepare, leftovers and reap are needed")
+        raise MachineError(f"the plug-in {name!r} is no machine provider: prepare, leftovers and reap are needed")
+    try:
+        inspect.signature(made.prepare).bind(None, [], folder=None)
+        inspect.signature(made.leftovers).bind()
+        inspect.signature(made.reap).bind(None)
+    except (TypeError, ValueError) as error:
+        raise MachineError(f"the plug-in {name!r} is no machine provider: {error}") from None
     return made

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StrictInt, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from contracts.load import read_model
+from contracts.load import ContractError, Problem, read_model
 from contracts.schema import Model, Name, Text, WindowsPath
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "vm_images"
@@ -107,17 +107,25 @@ def sources(folder: Path) -> list[Path]:
     )
 
 
+class ImageError(LookupError):
+    """There is no image of that name."""
+
+
 def find_image(name: str) -> Image:
     """The image of that name.
 
     Raises:
-        LookupError: There is no such manifest; the message lists those there are.
+        ImageError: There is no such manifest; the message lists those there are.
         contracts.load.ContractError: The manifest is not valid.
     """
     folders = [Path(part) for part in os.environ.get("LEGACYPROOF_IMAGES", "").split(os.pathsep) if part] + [FOLDER]
     for folder in folders:
         path = folder / f"{name}.yaml"
         if path.is_file():
-            return Image(read_model(path, ImageManifest), path)
+            manifest = read_model(path, ImageManifest)
+            if manifest.name != name:
+                why = f"the file {path.name} holds an image of another name, {manifest.name!r}"
+                raise ContractError((Problem(str(path), 1, 1, "name", why, "an image's file bears its name"),))
+            return Image(manifest, path)
     there = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    raise LookupError(f"there is no image {name!r}; there are: {', '.join(there) or 'none'}")
+    raise ImageError(f"there is no image {name!r}; there are: {', '.join(there) or 'none'}")

@@ -31,6 +31,7 @@ from runner.report.evidence import Blob, Pictures, Texts
 from runner.report.index_page import Summary
 from runner.report.packing import PLAIN_LIMIT, PageWriter, RunPage
 from runner.report.run_page import FieldLine, contract_context, run_context
+from runner.report.words import Outcome
 
 GENERATOR: Final = "legacyproof report"
 """Marks an index page as ours: nothing else is ever replaced."""
@@ -106,14 +107,15 @@ class _Report:
         self._blob = blob
         self._contracts: dict[tuple[str, ...], tuple[ContractRef, Markup]] = {}
         (folder / "data").mkdir()
-        self._pages = PageWriter(folder / "runs", folder / "data" / "dictionary.js", plain_limit)
+        self._plain_limit = plain_limit
 
     def write(self, records: Iterable[RunRecord], title: str, generated: datetime) -> None:
         summary = Summary()
+        pages = PageWriter(self._folder / "runs", self._folder / "data" / "dictionary.js", self._plain_limit)
         for previous, (name, record), following in _with_neighbours(_named(records)):
             summary.add(record, f"runs/{name}")
-            self._pages.add(self._run_page(name, record, previous, following))
-        self._pages.close()
+            pages.add(self._run_page(name, record, previous, following))
+        pages.close()
         _write_assets(self._folder / "assets")
         if summary.rows:
             (self._folder / "data" / "runs.js").write_text(summary.script(), encoding="ascii")
@@ -157,9 +159,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"csp": Markup(CSP), "generator": GENERATOR}  # noqa: S704 - a constant
+    environment.globals |= {"csp": Markup(CSP), "generator": GENERATOR, "badge": _badge, "more": _more}  # noqa: S704 - a constant
     environment.filters |= {
-        "field_rows": _field_rows,
+        "field_table": _field_table,
         "fact_rows": _fact_rows,
         "phase_rows": _phase_rows,
         "lines": _lines,
@@ -179,6 +181,8 @@ def _template(name: str) -> str:
 
 def _shown(value: Any) -> Any:
     """What every expression of a template passes through before it is escaped."""
+    if type(value) is str and len(value) <= text.LIMIT and value.isascii() and value.isprintable():
+        return value  # nearly all are like this, and need no call
     return text.visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
@@ -196,14 +200,17 @@ def _safe_short(value: str) -> str:
 # time for a large campaign. As there, every value is made visible and escaped.
 
 
-def _field_rows(lines: Iterable[FieldLine]) -> Markup:
-    """Rows of a ledger's table."""
+def _field_table(lines: Iterable[FieldLine]) -> Markup:
+    """A table of the ledger."""
     rows = [
         f'<tr{_CHANGED if line.stands_out else ""}><th scope="row">{_safe(line.change.field)}</th>'
-        f"{_cell(line.change.before)}{_cell(line.change.after, line.expected)}</tr>"
+        f"{_cell(line.change.before)}{_cell(line.change.after, line.expected)}</tr>\n"
         for line in lines
     ]
-    return Markup("\n".join(rows))  # noqa: S704 - all values in it are escaped
+    return Markup(  # noqa: S704 - all values in it are escaped
+        '<div class="scroll"><table class="fields"><thead><tr><th scope="col">Field</th><th scope="col">Before</th>'
+        f'<th scope="col">After</th></tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
+    )
 
 
 def _fact_rows(facts: Iterable[tuple[str, str]]) -> Markup:
@@ -227,6 +234,25 @@ def _cell(value: str | None, expected: str | None = None) -> str:
     if value is None:
         return f'<td class="none">—{note}</td>'
     return f'<td><span class="v">{_safe(value)}</span>{note}</td>' if note else f'<td class="v">{_safe(value)}</td>'
+
+
+@functools.cache
+def _badge(outcome: Outcome) -> Markup:
+    """The letters on their colour."""
+    return Markup(  # noqa: S704 - a constant
+        f'<span class="badge {outcome.letters}" title="{outcome.name}">{outcome.letters}</span>'
+    )
+
+
+def _more(total: int, limit: int, what: str) -> Markup | str:
+    """Tells how many of a list of ``total`` are not among the first ``limit``, if any."""
+    count = total - limit
+    if count <= 0:
+        return ""
+    is_one = count == 1
+    return Markup('<p class="more">{:,} more {} {} not shown here; the run record has {}.</p>').format(
+        count, what, "is" if is_one else "are", "it" if is_one else "them"
+    )
 
 
 def _lines(value: str, limit: int = text.LONG_LIMIT) -> Markup:

@@ -46,6 +46,10 @@ def _spelled_out(text: str, kept: str) -> str:
     shown: list[str] = []
     marks = 0
     for character in text:
+        if character < "\u0300" and character.isprintable():  # letters of most of Europe
+            shown.append(character)
+            marks = 0
+            continue
         marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
         if character in kept:
             shown.append(character)

@@ -22,8 +22,7 @@ def files_of_the_tutorial() -> dict[str, str]:
 
 def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", "from runner.cli import main; main()", "run", "my/save-note.yaml", "--json",
-         "--prompt", "instruction", *argv],
+        [sys.executable, "-c", "from runner.cli import main; main()", "run", "my/save-note.yaml", "--json", *argv],
         cwd=folder, env={**os.environ, "LEGACYPROOF_IMAGES": "my", "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip

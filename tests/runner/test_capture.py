@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from contracts.schema import DbfTable, FileTree, Observable, TaskContract
+from contracts.schema import DbfTable, FileTree, Observable, TaskContract, Windows, WindowScope
 from runner import capture
 from runner.guests.base import Guest, GuestLost
 from runner.guests.probe import FaultEntry
@@ -27,6 +27,7 @@ from validators.windows import WindowsState
 TABLE = DbfTable.model_validate({"dbf": r"C:\D\T.DBF"})
 TREE = FileTree.model_validate({"files": r"C:\D"})
 OBSERVE: dict[str, Observable] = {"table": TABLE, "disk": TREE}
+WITH_WINDOWS: dict[str, Observable] = {**OBSERVE, "screen": Windows(windows=WindowScope())}
 DBF = b"\x03" + b"the rest"
 OTHER = b"\x03" + b"another"
 
@@ -396,7 +397,7 @@ def test_a_listing_without_any_window_is_unreadable() -> None:
 
 
 def test_a_still_machine_settles_at_once(guest: FakeGuest) -> None:
-    assert capture.settle(guest, OBSERVE, within=30, pause=0.001)
+    assert capture.settle(guest, WITH_WINDOWS, within=30, pause=0.001)
     assert [probe[0] for probe in guest.probes] == ["files", "windows"] * 2
     assert not guest.reads, "settling reads no contents"
 
@@ -413,7 +414,7 @@ def settled_after(guest: FakeGuest, change: Callable[[int], None], times: int) -
                 change(answers)
 
     guest.on_probe = on_probe
-    return capture.settle(guest, OBSERVE, within=30, pause=0.001)
+    return capture.settle(guest, WITH_WINDOWS, within=30, pause=0.001)
 
 
 def test_settling_waits_until_files_and_windows_are_still(guest: FakeGuest) -> None:

@@ -180,7 +180,7 @@ def test_the_scripts_of_the_house_can_be_played() -> None:
 
 @pytest.fixture
 def server() -> Iterator[FakeRfbServer]:
-    with FakeRfbServer() as fake:
+    with FakeRfbServer(size=(320, 240)) as fake:
         yield fake
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from contracts.schema import DbfTable, FileTree
 from validators.changes import Change, Comparison, Unreadable, Verb
 from validators.dbf import is_owned
-from validators.files import FileItem, TreeState, cells, diff_trees
+from validators.files import FileItem, Sample, TreeState, cells, diff_trees
 
 ARCHIVE, READONLY, HIDDEN, SYSTEM, COMPRESSED, NOT_INDEXED = 0x20, 0x1, 0x2, 0x4, 0x800, 0x2000
 ABSENT = TreeState(False)
@@ -245,6 +245,27 @@ def test_streams_of_folders_count() -> None:
     assert told(found) == [("modified", "d", ("streams",))]
 
 
+def test_a_rename_tells_what_else_happened() -> None:
+    found = diff(tree(item("a", b"1")), tree(item("b", b"1", attributes=HIDDEN, streams=((":s:$DATA", 3),))))
+    assert told(found) == [
+        ("renamed", "b", ("path",)),
+        ("modified", "b", ("streams",)),
+        ("attributes", "b", ("attributes",)),
+    ]
+
+
+def test_a_rename_by_case_with_a_new_content_is_the_same_file_modified() -> None:
+    assert brief(diff(tree(item("a.txt", b"1")), tree(item("A.TXT", b"2")))) == ["renamed A.TXT", "modified A.TXT"]
+
+
+def test_streams_of_the_same_sizes_are_compared_by_their_hash() -> None:
+    was = item("a", streams=((":s:$DATA", 3),), streams_sha256="1")
+    assert told(diff(tree(was), tree(replace(was, mtime=2, streams_sha256="2")))) == [("modified", "a", ("streams",))]
+    unread = diff(tree(was), tree(replace(was, mtime=2, streams_sha256="")))
+    assert unread.changes == ()
+    assert "not compared" in unread.warnings[0]
+
+
 def test_a_rename_does_not_hide_a_new_stream() -> None:
     found = diff(tree(item("a", b"1")), tree(item("b", b"1", streams=((":s:$DATA", 3),))))
     assert found.changes
@@ -378,6 +399,43 @@ def test_a_rename_is_ignored_only_if_both_names_are() -> None:
     assert brief(diff(tree(item("x.TMP", b"1")), tree(item("y.TMP", b"1")), "*.TMP")) == []
 
 
+def test_a_rule_written_with_a_short_name_is_told() -> None:
+    entry = item(r"Sicherungskopien\Protokoll 1.log", short="PROTOK~1.LOG")
+    state = tree(folder("Sicherungskopien", short="SICHER~1"), entry)
+    for pattern in ("PROTOK~1.LOG", r"SICHER~1\**", r"SICHER~1\PROTOK~1.LOG", r"Sicherungskopien\PROTOK~?.LOG"):
+        found = diff(tree(), state, pattern)
+        assert len(found.changes) == 2, pattern
+        assert "short name" in found.warnings[0]
+    assert diff(tree(), state, "*~1.BAK", r"Sicherungskopien\**").warnings == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["AUX.txt", r"con\nul", "trailing. ", "x" * 255, "\\".join(["folder" * 30] * 60), "CON", "a\u202etxt.exe", "COM¹"],
+)
+def test_reserved_odd_and_very_long_names(path: str) -> None:
+    assert brief(diff(tree(), tree(item(path)))) == [f"created {path}"]
+    assert brief(diff(tree(item(path, b"1")), tree(item(path, b"2")), "*.ignored")) == [f"modified {path}"]
+    assert brief(diff(tree(item(path)), tree())) == [f"deleted {path}"]
+
+
+# --- the sampled check ------------------------------------------------------------------------------------------------
+
+
+def test_a_sample_without_a_difference_is_a_note() -> None:
+    found = diff(tree(item("a")), tree(item("a"), sample=Sample(3, 900)))
+    assert [(note.kind, note.count) for note in found.notes] == [("sampled", 3)]
+    assert "900" in found.notes[0].text
+    assert found.warnings == ()
+
+
+def test_a_sample_with_a_difference_is_a_warning_beside_the_change() -> None:
+    found = diff(tree(item("a", b"1")), tree(item("a", b"2"), sample=Sample(3, 900, ("a",))))
+    assert brief(found) == ["modified a"]
+    assert "`verify: full`" in found.warnings[0]
+    assert found.notes == ()
+
+
 # --- what belongs to tables -------------------------------------------------------------------------------------------
 
 
@@ -456,17 +514,15 @@ def told_of(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def replayed(before: TreeState, changes: tuple[Change, ...]) -> dict[str, tuple[object, ...]]:
-    """The tree that the changes lead to."""
+    """The tree that the changes lead to. One file may make several changes, which must agree on it before and after."""
     state = {entry.path: as_seen(entry) for entry in before.items}
-    for change in changes:
-        if change.before is not None:
-            path = str(change.before["path"].value)
-            assert state.pop(path) == told_of(change.before)
-    for change in changes:
-        if change.after is not None:
-            path = str(change.after["path"].value)
-            assert path not in state
-            state[path] = told_of(change.after)
+    was = {(str(change.before["path"].value), told_of(change.before)) for change in changes if change.before}
+    now = {(str(change.after["path"].value), told_of(change.after)) for change in changes if change.after}
+    for path, entry in was:
+        assert state.pop(path) == entry
+    for path, entry in now:
+        assert path not in state
+        state[path] = entry
     return state
 
 
