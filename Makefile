@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test demo test lint format bench clean
+.PHONY: help setup setup-test demo test lint format bench fuzz clean
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -21,6 +21,7 @@ help:
 	@echo "make test    every test"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   measurements against named alternatives; prints a table and writes bench.json"
+	@echo "make fuzz    ten million cases over the readers of hostile bytes; CASES=n for another number"
 	@echo "make setup   installs what the program needs, and nothing else"
 
 define install_packages
@@ -67,6 +68,9 @@ format: $(VENV)/.ready
 
 bench: setup
 	@$(BIN)/python -m tests.bench
+
+fuzz: $(VENV)/.ready
+	@$(BIN)/python -m tests.fuzz
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache bench.json vm_images/apps/*/build vm_images/probe/build

@@ -10,7 +10,7 @@ import codecs
 import encodings.aliases
 import ntpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -27,21 +27,23 @@ from contracts.schema import (
     ROW_VERBS,
     TABLE_VERBS,
     VERBS,
-    AllOf,
+    Computed,
     CopyIn,
     Count,
     CountRange,
+    CsvAt,
     DbfTable,
     Effect,
     FieldOf,
-    FileSize,
     FileText,
     FileTree,
+    FileValue,
     Generated,
+    ImageContent,
+    IniAt,
     Is,
-    Not,
+    JsonAt,
     Observable,
-    OneOf,
     RegistryKey,
     RequireFile,
     RequireRows,
@@ -49,9 +51,12 @@ from contracts.schema import (
     Returned,
     Returns,
     RowValue,
+    SqlTable,
     TaskContract,
     TimeRun,
     Windows,
+    XmlAt,
+    parts,
 )
 
 DBF_ENCODINGS = ("kamenicky", "mazovia")
@@ -66,7 +71,12 @@ _HAS_FIELDS = ROW_VERBS | frozenset({"opened", "closed", "retitled", "present"})
 _NO_TEXT_CODECS = frozenset(
     {"idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape", "utf_7", "utf-7"}
 )
-_KINDS = {"dbf": "a DBF table", "files": "a file tree", "windows": "windows", "registry": "a registry key"}
+_KINDS = {
+    "dbf": "a DBF table", "files": "a file tree", "windows": "windows", "registry": "a registry key",
+    "sql": "an SQL table",
+}  # fmt: skip
+_TABLES = ("dbf", "sql")
+"""Kinds of observables that have rows."""
 _MAX_SCHEMA_NODES = 2_000
 _JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -102,6 +112,8 @@ def _kind(observable: Observable) -> str:
             return "files"
         case RegistryKey():
             return "registry"
+        case SqlTable():
+            return "sql"
         case _:
             return "windows"
 
@@ -126,21 +138,27 @@ def _encoding(name: str, loc: Loc, extra: tuple[str, ...] = ()) -> Iterator[Find
 def _matchers(matcher: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
     """A matcher and those within it, with their places."""
     yield loc, matcher
-    match matcher:
-        case OneOf():
-            inner: Iterable[tuple[Loc, object]] = [((*loc, "one_of", i), m) for i, m in enumerate(matcher.one_of)]
-        case AllOf():
-            inner = [((*loc, "all_of", i), m) for i, m in enumerate(matcher.all_of)]
-        case Not():
-            inner = [((*loc, "not"), matcher.not_)]
-        case FileText():
-            inner = [((*loc, "text"), matcher.text)]
-        case FileSize():
-            inner = [((*loc, "size"), matcher.size)]
-        case _:
-            inner = []
-    for where, item in inner:
-        yield from _matchers(item, where)
+    for where, item in parts(matcher):
+        yield from _matchers(item, (*loc, *where))
+
+
+def _content_places(effect: Effect, loc: Loc) -> Iterator[tuple[Loc, object]]:
+    """The rules about a file's content, with their places."""
+    for index, rule in enumerate(effect.contents):
+        yield (*loc, "content", index) if isinstance(effect.content, list) else (*loc, "content"), rule
+
+
+def _encoding_of(rule: object, loc: Loc) -> Iterator[Finding]:
+    """The encoding that a rule about a file's content declares."""
+    if isinstance(rule, FileText | JsonAt | XmlAt | IniAt) and rule.encoding is not None:
+        yield from _encoding(rule.encoding, (*loc, "encoding"))
+    elif isinstance(rule, CsvAt) and rule.csv.encoding is not None:
+        yield from _encoding(rule.csv.encoding, (*loc, "csv", "encoding"))
+
+
+def _leaves_folder(path: str) -> bool:
+    names = path.replace("\\", "/").split("/")
+    return path[:1] in ("/", "\\") or path[1:2] == ":" or ".." in names
 
 
 def _in_fields(fields: Mapping[str, object], loc: Loc) -> Iterator[tuple[Loc, object]]:
@@ -179,6 +197,7 @@ class _Checker:
         trees: list[tuple[str, str, FileTree]] = []
         scopes: list[tuple[str, Windows]] = []
         keys: list[tuple[str, str, RegistryKey]] = []
+        sql: dict[tuple[str, str], str] = {}
         for name, observable in self._observe.items():
             loc: Loc = ("observe", name)
             match observable:
@@ -198,11 +217,29 @@ class _Checker:
                     for other, other_key, other_spec in keys:
                         yield from self._overlap((*loc, "registry"), (key, observable), (other, other_key, other_spec))
                     keys.append((name, key, observable))
+                case SqlTable():
+                    yield from self._sql(name, observable, sql)
                 case Windows():
                     for other, scope in scopes:
                         if scope == observable:
                             yield Finding(loc, f"`{other}` observes the same windows", "observe them once")
                     scopes.append((name, observable))
+
+    @staticmethod
+    def _sql(name: str, table: SqlTable, seen: dict[tuple[str, str], str]) -> Iterator[Finding]:
+        loc: Loc = ("observe", name)
+        other = seen.setdefault((table.sql, table.table), name)
+        if other != name:
+            yield Finding((*loc, "table"), f"`{other}` is the same table", "observe it once")
+        ignored = [rule.column for rule in table.ignore]
+        for index, column in enumerate(table.key):
+            if column in table.key[:index]:
+                yield Finding((*loc, "key", index), f"`{shown(column)}` is named twice")
+        for index, column in enumerate(ignored):
+            if column in ignored[:index]:
+                yield Finding((*loc, "ignore", index, "column"), f"`{shown(column)}` is ignored twice")
+            if column in table.key:
+                yield Finding((*loc, "ignore", index, "column"), f"`{shown(column)}` is in the key and cannot be ignored")
 
     @staticmethod
     def _overlap(
@@ -227,13 +264,14 @@ class _Checker:
                     rf"observe the outer one only, or let it `ignore: [{{path: '{shown(relative)}\**', because: …}}]`",
                 )
 
-    def _lookup(self, name: str, loc: Loc, kind: str | None = None) -> Iterator[Finding]:
+    def _lookup(self, name: str, loc: Loc, *kinds: str) -> Iterator[Finding]:
         observable = self._observe.get(name)
         if observable is None:
-            names = [n for n, o in self._observe.items() if kind in (None, _kind(o))]
+            names = [n for n, o in self._observe.items() if not kinds or _kind(o) in kinds]
             yield Finding(loc, f"nothing is observed as `{name}`", did_you_mean(name, names))
-        elif kind is not None and _kind(observable) != kind:
-            yield Finding(loc, f"`{name}` is {_KINDS[_kind(observable)]}, and {_KINDS[kind]} must be named here")
+        elif kinds and _kind(observable) not in kinds:
+            wanted = " or ".join(_KINDS[kind] for kind in kinds)
+            yield Finding(loc, f"`{name}` is {_KINDS[_kind(observable)]}, and {wanted} must be named here")
 
     # --- initial state ----------------------------------------------------------------------------------------------
 
@@ -243,7 +281,7 @@ class _Checker:
         for index, step in enumerate(state.setup):
             if isinstance(step, CopyIn):
                 loc: Loc = ("initial_state", "setup", index)
-                if step.copy_ is not None and self._leaves_folder(step.copy_):
+                if step.copy_ is not None and _leaves_folder(step.copy_):
                     yield Finding(
                         (*loc, "copy"),
                         "the path leaves the contract's folder",
@@ -257,18 +295,13 @@ class _Checker:
             loc = ("initial_state", "require", index)
             match need:
                 case RequireRows():
-                    yield from self._lookup(need.rows, (*loc, "rows"), "dbf")
+                    yield from self._lookup(need.rows, (*loc, "rows"), *_TABLES)
                 case RequireFile():
                     yield from self._lookup(need.files, (*loc, "files"), "files")
                 case RequireWindow():
                     yield from self._lookup(need.windows, (*loc, "windows"), "windows")
             if not isinstance(need, RequireFile):
                 yield from self._where(need.where, (*loc, "where"), before_the_run=True)
-
-    @staticmethod
-    def _leaves_folder(path: str) -> bool:
-        parts = path.replace("\\", "/").split("/")
-        return path[:1] in ("/", "\\") or path[1:2] == ":" or ".." in parts
 
     @staticmethod
     def _before_the_run(loc: Loc, matcher: object) -> Iterator[Finding]:
@@ -371,8 +404,16 @@ class _Checker:
                 f"possible with {quoted(sorted(_HAS_CONTENT))}",
                 on_key=True,
             )
-        if isinstance(effect.content, FileText):
-            yield from _encoding(effect.content.encoding, (*loc, "content", "encoding"))
+        if isinstance(effect.content, list) and not effect.content:
+            yield Finding((*loc, "content"), "an empty list looks at nothing", "leave it out")
+        for place, rule in _content_places(effect, loc):
+            yield from _encoding_of(rule, place)
+            if isinstance(rule, ImageContent) and rule.image.like is not None and _leaves_folder(rule.image.like):
+                yield Finding(
+                    (*place, "image", "like"),
+                    "the path leaves the contract's folder",
+                    "name a picture beside or below the contract",
+                )
 
     @staticmethod
     def _bounds(effect: Effect, which: str, loc: Loc) -> Iterator[Finding]:
@@ -437,8 +478,8 @@ class _Checker:
     def _all_matchers(effect: Effect, loc: Loc) -> Iterator[tuple[Loc, object]]:
         yield from _in_fields(effect.where, (*loc, "where"))
         yield from _in_fields(effect.fields, (*loc, "fields"))
-        if effect.content is not None:
-            yield from _matchers(effect.content, (*loc, "content"))
+        for place, rule in _content_places(effect, loc):
+            yield from _matchers(rule, place)
 
     def _reference(self, matcher: FieldOf, loc: Loc, source: Effect | None, which: str) -> Iterator[Finding]:
         """A ``{field: effect.FIELD}``; ``source`` is the effect that it stands in, ``None`` for a returned value."""
@@ -537,11 +578,8 @@ class _Checker:
                     did_you_mean(name, declared),
                     on_key=True,
                 )
-            if isinstance(rule, RowValue):
-                yield from self._lookup(rule.row, (*loc, "row"), "dbf")
-                yield from self._where(rule.where, (*loc, "where"))
-                for place, matcher in _in_fields(rule.where, (*loc, "where")):
-                    yield from self._in_returned(matcher, place, name)
+            if isinstance(rule, RowValue | FileValue | Computed):
+                yield from self._returned_value(rule, loc, name)
             else:
                 for place, matcher in _matchers(rule, loc):
                     yield from self._in_returned(matcher, place, name)
@@ -552,11 +590,38 @@ class _Checker:
                     elif isinstance(matcher, Is) and matcher.is_ in ("unchanged", "changed"):
                         yield Finding(place, f"`{{is: {matcher.is_}}}` means nothing for a returned value")
 
+    def _returned_value(self, rule: object, loc: Loc, name: str) -> Iterator[Finding]:
+        """Where a returned value is to be found, or one of the terms that it is computed from."""
+        match rule:
+            case RowValue():
+                yield from self._lookup(rule.row, (*loc, "row"), *_TABLES)
+                yield from self._where(rule.where, (*loc, "where"))
+                for place, matcher in _in_fields(rule.where, (*loc, "where")):
+                    yield from self._in_returned(matcher, place, name)
+            case FileValue():
+                yield from self._lookup(rule.file, (*loc, "file"), "files")
+                yield from _encoding_of(rule.value, (*loc, "value"))
+                if isinstance(rule.value, CsvAt) and isinstance(rule.value.csv.row, dict):
+                    yield from self._where(rule.value.csv.row, (*loc, "value", "csv", "row"))
+                    for place, matcher in _in_fields(rule.value.csv.row, (*loc, "value", "csv", "row")):
+                        yield from self._in_returned(matcher, place, name)
+                if rule.as_ is not None and rule.value in ("size", "sha256", "name"):
+                    yield Finding((*loc, "as"), f"`as` reads a text, and `{rule.value}` needs no reading", on_key=True)
+            case Computed():
+                for index, term in enumerate(rule.terms):
+                    yield from self._returned_value(term, (*loc, rule.operation, index), name)
+            case _:
+                yield from self._in_returned(rule, loc, name)
+
     def _in_returned(self, matcher: object, loc: Loc, name: str) -> Iterator[Finding]:
         if isinstance(matcher, FieldOf):
             yield from self._reference(matcher, loc, None, "returns")
         elif isinstance(matcher, Returned):
-            if matcher.returned == name and loc[:3] == ("returns", "expect", name) and "where" not in loc[3:4]:
+            if (
+                matcher.returned == name
+                and loc[:3] == ("returns", "expect", name)
+                and not {"where", "row"} & {*loc[3:]}
+            ):
                 yield Finding((*loc, "returned"), "a returned value cannot be compared with itself")
             else:
                 yield from self._returned(matcher.returned, loc)
@@ -568,6 +633,46 @@ class _Checker:
         for name, evidence in self._contract.stages.items():
             if evidence.changed is not None:
                 yield from self._lookup(evidence.changed, ("stages", name, "changed"))
+
+
+_ALIAS = re.compile(r"(?:^|[\\/])[^\\/.~]{1,6}~[0-9]{1,2}(?:\.[^\\/.]{0,3})?(?=$|[\\/])")
+"""A name such as ``PROGRA~1`` or ``BRIEF0~2.TXT``: Windows' short form of a longer one."""
+
+
+def remarks(contract: TaskContract) -> list[Finding]:
+    """What is legal and easily not meant: paths written with 8.3 aliases, since the paths compared are in long names."""
+    named: list[tuple[Loc, str | None]] = []
+    for name, observable in contract.observe.items():
+        match observable:
+            case DbfTable():
+                named.append((("observe", name, "dbf"), observable.dbf))
+            case FileTree():
+                named.append((("observe", name, "files"), observable.files))
+                named += [
+                    (("observe", name, "ignore", index, "path"), rule.path)
+                    for index, rule in enumerate(observable.ignore)
+                ]
+    for index, need in enumerate(contract.initial_state.require):
+        if isinstance(need, RequireFile):
+            named.append((("initial_state", "require", index, "path"), need.path))
+    effects = contract.effects
+    for which, items in (("expect", effects.expect), ("allow", effects.allow), ("forbid", effects.forbid)):
+        for index, effect in enumerate(items):
+            if isinstance(contract.observe.get(effect.observable), FileTree):
+                named.append((("effects", which, index, "path"), effect.path))
+                named.append((("effects", which, index, "from"), effect.from_))
+    for name, rule in contract.returns.expect.items() if contract.returns is not None else ():
+        if isinstance(rule, FileValue):
+            named.append((("returns", "expect", name, "path"), rule.path))
+    return [
+        Finding(loc, f"`{shown(found[0].strip(_SEPARATORS))}` looks like the short form of a longer name",
+                "paths are compared by their long names: write that, unless the file is really called so")
+        for loc, path in named
+        if path is not None and (found := _ALIAS.search(path))
+    ]  # fmt: skip
+
+
+_SEPARATORS = "\\/"
 
 
 def _schema_faults(schema: dict[str, Any]) -> Iterator[Finding]:

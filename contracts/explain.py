@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from contracts.problems import Finding, Loc, did_you_mean, quoted, shown
-from contracts.schema import MATCHER_KEYS, OBSERVABLE_KEYS
+from contracts.schema import CONTENT_KEYS, MATCHER_KEYS, OBSERVABLE_KEYS
 from contracts.shape import Place, Shape, field_names, place
 
 _PATTERNS = {
@@ -99,6 +99,8 @@ def _no_choice(at: Place, found: str) -> Finding:
     """No member of a union fits, as the key that would tell which is missing."""
     tags = list(at.shape.choices) if at.shape is not None else []
     keys = [key for key in at.value if isinstance(key, str)] if isinstance(at.value, dict) else []
+    if "pdf" in tags:
+        return _no_content(at, keys, found)
     if "literal" in tags:
         if isinstance(at.value, list):
             return Finding(at.loc, "a list is no matcher", "several values that are right: `{one_of: [a, b]}`")
@@ -116,6 +118,15 @@ def _no_choice(at: Place, found: str) -> Finding:
     needed = {"to": "`copy` or `text` with `to`"}
     words = ", ".join(needed.get(tag, f"`{tag}`") for tag in tags)
     return Finding(at.loc, f"one of {words} is needed here", _first_suggestion(keys, tags))
+
+
+def _no_content(at: Place, keys: list[str], found: str) -> Finding:
+    """A rule about a file's content whose kind is misspelt or left out."""
+    unknown = [key for key in keys if key not in ("is", "because")]
+    if not unknown:
+        return Finding(at.loc, f"{found} is no rule about a file's content", f"it has one of {quoted(CONTENT_KEYS)}")
+    hint = _first_suggestion(unknown, (*CONTENT_KEYS, *MATCHER_KEYS)) or f"it has one of {quoted(CONTENT_KEYS)}"
+    return Finding((*at.loc, unknown[0]), f"`{shown(unknown[0])}` is no kind of content", hint, on_key=True)
 
 
 def _first_suggestion(found: Iterable[str], names: Iterable[str]) -> str:

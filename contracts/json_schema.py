@@ -98,6 +98,7 @@ def _add_rules(definitions: dict[str, Any]) -> None:
     definitions["CopyIn"]["oneOf"] = [{"required": [key]} for key in ("copy", "text")]
     definitions["IgnoredPath"] |= _REASON
     definitions["IgnoredWindow"] |= _REASON
+    definitions["IgnoredColumn"] |= _REASON
     allow = definitions["Effects"]["properties"]["allow"]
     allow["items"] = {"allOf": [allow["items"], _REASON]}
     start = definitions["InitialState"]["properties"]["start"]

@@ -13,12 +13,12 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from contracts import shape
-from contracts.check import check
+from contracts.check import check, remarks
 from contracts.document import MAX_BYTES, Document, Plain, children, parse
 from contracts.explain import explain
 from contracts.parameters import Override, Parameters, read_parameters, substitute
 from contracts.problems import ContractError, Finding, Loc, Problem
-from contracts.schema import TaskContract
+from contracts.schema import ImageContent, TaskContract
 
 __all__ = ["ContractError", "LoadedContract", "Problem", "load_contract", "load_text", "read_model"]
 
@@ -26,6 +26,8 @@ M = TypeVar("M", bound=BaseModel)
 _FREE_DATA = ("returns", "schema")
 """Where null is a value: a JSON Schema is passed on as it stands."""
 _HIDDEN = "(secret)"
+MAX_PICTURE = 16 << 20
+"""The largest picture beside a contract that is read, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class LoadedContract:
         sha256: Their hash, in hexadecimal.
         warnings: What is legal and easily not meant, with places as problems have them.
         parameter_uses: For each parameter, the places that refer to it.
+        pictures: The pictures beside the contract that its rules compare with, by the name that they have there.
     """
 
     contract: TaskContract
@@ -48,6 +51,7 @@ class LoadedContract:
     warnings: tuple[Problem, ...]
     parameter_uses: Mapping[str, tuple[Loc, ...]]
     _document: Document = field(repr=False, compare=False)
+    pictures: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     def problem(self, loc: Loc, message: str, hint: str = "") -> Problem:
         """Makes a problem about the element at ``loc``, with its position in the file."""
@@ -65,16 +69,28 @@ def load_contract(path: Path, *, parameters: Mapping[str, Override] | None = Non
         ContractError: The file cannot be read or used; every problem found is in it.
     """
     source = _read(path)
-    return _load(source, str(path), path, parameters or {})
+    return _load(source, str(path), path, parameters or {}, None)
 
 
-def load_text(text: str | bytes, *, name: str, parameters: Mapping[str, Override] | None = None) -> LoadedContract:
+def load_text(
+    text: str | bytes,
+    *,
+    name: str,
+    parameters: Mapping[str, Override] | None = None,
+    pictures: Mapping[str, bytes] | None = None,
+) -> LoadedContract:
     """Reads a contract from a text; ``name`` stands in place of the file's name in messages.
+
+    Args:
+        text: The contract.
+        name: For messages.
+        parameters: As for :func:`load_contract`.
+        pictures: What would stand beside the file: pictures that rules compare with.
 
     Raises:
         ContractError: As :func:`load_contract`.
     """
-    return _load(text, name, None, parameters or {})
+    return _load(text, name, None, parameters or {}, pictures or {})
 
 
 def read_model(path: Path, model: type[M]) -> M:
@@ -106,7 +122,13 @@ def _read(path: Path) -> bytes:
         raise failed(getattr(error, "strerror", None) or str(error)) from None
 
 
-def _load(text: str | bytes, name: str, path: Path | None, overrides: Mapping[str, Override]) -> LoadedContract:
+def _load(
+    text: str | bytes,
+    name: str,
+    path: Path | None,
+    overrides: Mapping[str, Override],
+    given: Mapping[str, bytes] | None,
+) -> LoadedContract:
     document = parse(text, name)
     root = shape.of(TaskContract)
     _refuse_nulls(document, document.data, root)
@@ -117,6 +139,9 @@ def _load(text: str | bytes, name: str, path: Path | None, overrides: Mapping[st
     if contract is not None:
         for finding in check(contract):
             _report(document, finding)
+        for finding in remarks(contract):
+            document.warn(finding.loc, finding.message, finding.hint, mark=document.value_mark(finding.loc))
+    pictures = _pictures(document, contract, path, given) if contract is not None and not document.problems else {}
     if contract is None or document.problems:
         raise ContractError(_redacted(document.problems, parameters))
     source = text.encode() if isinstance(text, str) else text
@@ -128,7 +153,44 @@ def _load(text: str | bytes, name: str, path: Path | None, overrides: Mapping[st
         warnings=tuple(_redacted(document.warnings, parameters)),
         parameter_uses={name: tuple(places) for name, places in substitution.uses.items()},
         _document=document,
+        pictures=pictures,
     )
+
+
+def _pictures(
+    document: Document, contract: TaskContract, path: Path | None, given: Mapping[str, bytes] | None
+) -> dict[str, bytes]:
+    """The pictures that rules compare with, from beside the contract or as given."""
+    found: dict[str, bytes] = {}
+    effects = contract.effects
+    for which, items in (("expect", effects.expect), ("allow", effects.allow), ("forbid", effects.forbid)):
+        for index, effect in enumerate(items):
+            for number, rule in enumerate(effect.contents):
+                name = rule.image.like if isinstance(rule, ImageContent) else None
+                if name is None or name in found:
+                    continue
+                within: Loc = (number,) if isinstance(effect.content, list) else ()
+                loc: Loc = ("effects", which, index, "content", *within, "image", "like")
+                try:
+                    data = given[name] if given is not None else _beside(path, name)
+                except (OSError, ValueError, LookupError) as error:
+                    why = getattr(error, "strerror", None) or "there is none of that name"
+                    document.report(loc, f"the picture cannot be read: {why}", "it stands beside or below the contract")
+                else:
+                    found[name] = data
+    return found
+
+
+def _beside(path: Path | None, name: str) -> bytes:
+    folder = (path or Path()).parent.resolve()
+    place = (folder / name.replace("\\", "/")).resolve()
+    if not place.is_relative_to(folder) or not place.is_file():
+        raise FileNotFoundError
+    with place.open("rb") as file:
+        data = file.read(MAX_PICTURE + 1)
+    if len(data) > MAX_PICTURE:
+        raise OSError(0, f"it holds more than {MAX_PICTURE >> 20} MiB")
+    return data
 
 
 def _validated(

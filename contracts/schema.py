@@ -447,7 +447,9 @@ class CsvPlace(Model):
     """The number of a row below the header, from 1, or what the one row that is meant holds: ``{Nr: '000104'}``."""
     column: Annotated[Annotated[_Ordinal, Tag("number")] | Annotated[Text, Tag("named")], Discriminator(_ordinal_tag)]
     """The name of a column as the first line has it, or its number from 1."""
-    delimiter: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1, pattern=r'^[^"\r\n\x00]$')] = ","
+    delimiter: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1, pattern=r'^[^"\r\n\x00]$')] = (
+        ","
+    )
     header: StrictBool = True
     """Whether the first line names the columns."""
     encoding: Encoding | None = None
@@ -719,8 +721,39 @@ class RegistryKey(Model):
         return REGISTRY_VERBS
 
 
+class IgnoredColumn(Because):
+    """A column that is not looked at: a row version, a time stamp that every update sets."""
+
+    column: Text
+
+    @model_validator(mode="after")
+    def _reason(self) -> Self:
+        _needs_reason(self, "an ignore rule")
+        return self
+
+
+class SqlTable(Model):
+    """One table of an SQL source, read over ODBC (SQLite by itself)."""
+
+    sql: Name
+    """The source's name; what it is connected with comes from the environment, never from the contract."""
+    table: Text
+    """The table, as the catalogue lists it: its name, or schema and name joined by a dot."""
+    key: list[Text] = Field(default_factory=list)
+    """Columns that identify a row; none: the primary key, else the smallest unique index, else the row's content."""
+    ignore: list[IgnoredColumn] = Field(default_factory=list)
+    strict_format: StrictBool = False
+    """Count differences of spelling between equal values as changes (``1.10`` and ``1.1``)."""
+
+    @property
+    def verbs(self) -> frozenset[str]:
+        """Verbs that effects may use with it."""
+        return SQL_VERBS
+
+
 ROW_VERBS = frozenset({"inserted", "updated", "deleted", "undeleted", "purged"})
 TABLE_VERBS = frozenset({"created", "dropped", "restructured"})
+SQL_VERBS = frozenset({"inserted", "updated", "deleted"}) | TABLE_VERBS
 FILE_VERBS = frozenset({"created", "modified", "deleted", "renamed", "attributes"})
 REGISTRY_VERBS = frozenset({"created", "modified", "deleted"})
 REGISTRY_FIELDS = ("path", "kind", "key", "name", "type", "data", "hex", "volatile")
@@ -730,7 +763,7 @@ VERBS = (
     "inserted", "updated", "deleted", "undeleted", "purged", "created", "dropped", "restructured", "modified", "renamed",
     "attributes", "opened", "closed", "retitled", "present", "absent",
 )  # fmt: skip
-OBSERVABLE_KEYS = ("dbf", "files", "windows", "registry")
+OBSERVABLE_KEYS = ("dbf", "files", "windows", "registry", "sql")
 
 
 def _observable_tag(value: Any) -> str | None:
@@ -744,7 +777,8 @@ Observable = Annotated[
     Annotated[DbfTable, Tag("dbf")]
     | Annotated[FileTree, Tag("files")]
     | Annotated[Windows, Tag("windows")]
-    | Annotated[RegistryKey, Tag("registry")],
+    | Annotated[RegistryKey, Tag("registry")]
+    | Annotated[SqlTable, Tag("sql")],
     Discriminator(_observable_tag),
 ]
 

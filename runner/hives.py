@@ -237,18 +237,14 @@ class _Hive:
         self._used.add(record.offset())
 
     def _children(self, key: Any) -> Iterator[Any]:
-        count = key.subkey_number()
-        if not count:
-            return
-        for number, offset in enumerate(self._listed(key.unpack_dword(0x1C)), 1):
-            if number > count:
-                raise ValueError("a key has more keys below it than it counts")
-            key = self._key(offset)
-            self._take(key)
-            yield key
-            if number == count:
-                return
-        raise ValueError(f"a key has fewer keys below it than the {count} it counts")
+        count = found = key.subkey_number()
+        for offset in self._listed(key.unpack_dword(0x1C)) if count else ():
+            child = self._key(offset)
+            self._take(child)
+            found -= 1
+            yield child
+        if found:
+            raise ValueError(f"the lists of a key do not hold the {count} keys that it counts")
 
     def _listed(self, offset: int) -> Iterator[int]:
         """Offsets of keys in a list, or in the lists of an index root; those hold no further index roots."""

@@ -191,7 +191,7 @@ def _judged(
         with draft.phase("settle", progress):
             settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
         with draft.phase("after", progress):
-            after = capture.take(machine.guest, contract.observe, earlier=before)
+            after = capture.take(machine.guest, contract.observe, earlier=before, seed=draft.run)
             after = capture.contents_of_changed(machine.guest, contract, before, after)
             draft.after = campaign.keep_snapshot(after, settled=settled)
     finally:
@@ -210,6 +210,7 @@ def _judged(
             returned=report.returned,
             started=started,
             ended=ended,
+            pictures=draft.plan.contract.pictures,
         )
 
 
@@ -330,6 +331,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
             title=contract.title,
             sha256=loaded.sha256,
             source=campaign.keep(source),
+            pictures={name: campaign.keep(data) for name, data in loaded.pictures.items()},
             parameters=shown,
             state_changing=contract.state_changing,
             application=contract.application,

@@ -33,6 +33,8 @@ class ContractRef(Part):
     """Of the file's bytes."""
     source: Sha256
     """Blob: the file, secret values blotted out."""
+    pictures: dict[str, Sha256] = Field(default_factory=dict)
+    """Blobs: the pictures beside it that its rules compare with, by the name that they have there."""
     parameters: dict[str, Any]
     """Values as used; secret ones as ``•••``."""
     state_changing: bool
@@ -100,10 +102,10 @@ class Recording(Part):
 class Reading(Part):
     """One observable in one snapshot."""
 
-    kind: Literal["dbf", "files", "windows", "registry", "unreadable"]
+    kind: Literal["dbf", "files", "windows", "registry", "sql", "unreadable"]
     unreadable: str | None = None
     blobs: dict[str, Sha256 | None] = Field(default_factory=dict)
-    """By role: ``dbf``, ``memo``, ``items``; ``None`` where the thing is positively absent."""
+    """By role: ``dbf``, ``memo``, ``items``, ``rows``; ``None`` where the thing is positively absent."""
     about: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from runner.record import Reading
 from validators.dbf import TableState
-from validators.files import FileItem, TreeState
+from validators.files import FileItem, Sample, TreeState
 from validators.registry import KeyItem, RegistryState, ValueItem
 from validators.snapshot import State, UnreadableState
 from validators.windows import WindowItem, WindowsState
@@ -29,12 +29,14 @@ def keep_state(state: State, keep: Keep) -> Reading:
             return Reading(kind="dbf", blobs=blobs, about={"name": state.name, "memo_kind": state.memo_kind})
         case TreeState():
             items = [
-                [i.path, i.kind, i.size, i.mtime, i.attributes, i.sha256, [list(stream) for stream in i.streams]]
+                [i.path, i.kind, i.size, i.mtime, i.attributes, i.sha256, [list(stream) for stream in i.streams], i.short,
+                 i.streams_sha256]
                 for i in state.items
-            ]
+            ]  # fmt: skip
             contents = [[path, keep(data)] for path, data in (state.contents or {}).items()]
             missing = [[path, why] for path, why in (state.missing or {}).items()]
-            tree = {"items": items, "contents": contents, "missing": missing}
+            sample = state.sample and [state.sample.hashed, state.sample.of, list(state.sample.differed)]
+            tree = {"items": items, "contents": contents, "missing": missing, "sample": sample}
             return Reading(kind="files", blobs={"items": keep(_ascii(tree))}, about={"exists": state.exists})
         case WindowsState():
             rows = [[w.handle, w.process, w.program, w.class_name, w.title, w.hung, w.waiting] for w in state.items]
@@ -83,12 +85,20 @@ def _load(reading: Reading, blob: Blob) -> State:
     return TreeState(
         bool(reading.about.get("exists")),
         tuple(
-            FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams))
-            for path, kind, size, mtime, attributes, sha256, streams in _list(kept["items"])
+            FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams), *more)
+            for path, kind, size, mtime, attributes, sha256, streams, *more in _list(kept["items"])
         ),
         {path: blob(name) for path, name in _list(kept["contents"])},
         dict(_list(kept["missing"])),
+        _sample(kept.get("sample")),
     )
+
+
+def _sample(kept: Any) -> Sample | None:
+    if kept is None:
+        return None
+    hashed, of, differed = _list(kept)
+    return Sample(hashed, of, tuple(_list(differed)))
 
 
 def _list(value: Any) -> list[Any]:

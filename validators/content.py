@@ -26,7 +26,7 @@ from datetime import datetime
 from decimal import Decimal
 from io import StringIO
 from typing import Any, NoReturn
-from xml.parsers import expat  # noqa: S407 - declarations are refused, see _XmlFinder
+from xml.parsers import expat
 
 from contracts.places import XmlPlace, ini_place, json_place, xml_place
 from contracts.schema import (
@@ -122,7 +122,7 @@ def check_content(rule: Content, file: KeptFile, context: RunContext) -> list[Ch
     match rule:
         case FileSha256():
             found = file.sha256.lower() or hashlib.sha256(file.content).hexdigest()
-            fits, empty = found == rule.sha256, not fits_size(file)
+            fits, empty = found == rule.sha256, not is_filled(file)
             return [Check(fits, f"SHA-256 {rule.sha256}", f"SHA-256 {shown(found)}", empty)]
         case FileSize():
             return [_of_cell(rule.size, size_of(file), context)]
@@ -169,7 +169,7 @@ def size_of(file: KeptFile) -> Cell:
     return file.size or Cell(Kind.NUMBER, Decimal(len(file.content)), has_blank=False)
 
 
-def fits_size(file: KeptFile) -> bool:
+def is_filled(file: KeptFile) -> bool:
     """Whether the file holds anything at all."""
     return not is_empty(size_of(file))
 
@@ -233,7 +233,7 @@ def _of_place(
     try:
         cell = value_at(place, file, context)
     except Absent as reason:
-        return Check(False, label + describe(matcher, None, context), shown(str(reason), 300), not fits_size(file))
+        return Check(False, label + describe(matcher, None, context), shown(str(reason), 300), not is_filled(file))
     return _of_cell(matcher, cell, context, label=label, strict=isinstance(place, JsonAt))
 
 
@@ -489,7 +489,7 @@ def _pdf(rule: PdfRule, file: KeptFile, context: RunContext) -> Iterator[Check]:
     try:
         facts = documents.read_pdf(file.content)
     except documents.BadDocument as error:
-        yield Check(False, "a PDF that opens", error.reason, not fits_size(file))
+        yield Check(False, "a PDF that opens", error.reason, not is_filled(file))
         return
     if rule.pages is not None:
         pages = Cell(Kind.NUMBER, Decimal(facts.pages), has_blank=False)
@@ -558,7 +558,7 @@ def _image(rule: ImageRule, file: KeptFile, context: RunContext) -> Iterator[Che
         if rule.like is not None:
             yield _likeness(rule.like, rule.tolerance or Decimal(0), file, context)
     except documents.BadDocument as error:
-        yield Check(False, "a picture that opens", error.reason, not fits_size(file))
+        yield Check(False, "a picture that opens", error.reason, not is_filled(file))
 
 
 def _picture_facts(rule: ImageRule, facts: documents.PictureFacts, context: RunContext) -> Iterator[Check]:

@@ -14,14 +14,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import lru_cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, ImageChops, ImageStat
+from PIL import Image, ImageChops, ImageStat, UnidentifiedImageError
 
 from validators import pdf_reader
 from validators.changes import ContractFault, Unreadable
@@ -114,7 +114,7 @@ def pdf_date(text: str) -> datetime | None:
     year, month, day, hour, minute, second = (int(part) if part else None for part in found.groups()[:6])
     zone = None
     if found[7]:
-        zone = timezone.utc
+        zone = UTC
     elif found[8]:
         offset = timedelta(hours=int(found[9]), minutes=int(found[10] or 0))
         zone = timezone(offset if found[8] == "+" else -offset) if offset < timedelta(days=1) else None
@@ -153,7 +153,7 @@ def _opened(data: bytes) -> Iterator[Image.Image]:
             yield picture
     except BadDocument:
         raise
-    except Image.UnidentifiedImageError:
+    except UnidentifiedImageError:
         raise BadDocument("it is no picture of a known format") from None
     except Exception as error:  # decoders of broken files fail in many ways
         raise BadDocument(f"it cannot be decoded ({type(error).__name__}: {shown(str(error), 120)})") from None
@@ -195,7 +195,7 @@ def difference(data: bytes, expected: bytes) -> Decimal:
         if one.size != other.size:
             raise BadDocument(f"it is {one.width} × {one.height} instead of {other.width} × {other.height} pixels")
         means = ImageStat.Stat(ImageChops.difference(_on_white(one), _on_white(other))).mean
-    return round(sum(map(Decimal, means)) / len(means) / 255, 6)
+    return round(Decimal(sum(means)) / len(means) / 255, 6)
 
 
 def _on_white(picture: Image.Image) -> Image.Image:

@@ -3,14 +3,18 @@
 JSON types are strict: ``"104"`` is not ``104``. The schema is JSON Schema, draft 2020-12, without remote references;
 ``format`` is not asserted, and additional properties are allowed unless the schema forbids them. Returned values come from
 the agent and are bounded before anything looks at them.
+
+An expected value may stand in the contract, in a row or file of the state after the run, or be computed from such values. Where
+there is no such row, file or value, or not one alone, nothing returned can be right, and the reason is told.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from math import isfinite
 from typing import Any, cast
 
@@ -20,16 +24,20 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from contracts.schema import FieldOf, Matcher, Returns, RowValue
-from validators.changes import Cell, CellState, ContractFault
+from contracts.globs import compile_glob
+from contracts.schema import Computed, FieldOf, FileValue, Matcher, Returned, ReturnedRule, Returns, RowValue, Term
+from validators.changes import Cell, CellState, ContractFault, KeptFile, Kind
+from validators.content import Absent, size_of, text_of_file, value_at
 from validators.matchers import RunContext, Subject, claimed_cell, describe, equals, hint, matches
-from validators.values import cell_of_json, safe_search, shown
+from validators.values import cell_of_json, number_in, safe_search, shown
 
 MAX_DEPTH = 32
 MAX_VALUES = 10_000
 MAX_TEXT = 100_000
 MAX_DIGITS = 400
 _MAX_PROBLEMS = 20
+_DIGITS = 2_000
+"""Digits with which values are computed: sums and products of bounded numbers are exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +90,8 @@ def check_returns(returns: Returns | None, returned: Any, context: RunContext) -
     if isinstance(value, Mapping):
         for name, rule in returns.expect.items():
             problem: ReturnProblem | None
-            if name in value and isinstance(rule, RowValue):
-                problem = _row_problem(name, rule, value, context)
-            elif name in value and not isinstance(rule, RowValue):
-                problem = _matcher_problem(name, rule, value, context)
+            if name in value:
+                problem = _value_problem(name, rule, value, context)
             else:
                 problem = ReturnProblem(name, "a value", "(nothing)", f"{shown(name)} was not returned")
             # One problem for one place: the schema may have spoken of it already.
@@ -269,7 +275,66 @@ def _matcher_problem(
     return _difference(name, expected, value[name], wanted, hint(matcher, cell))
 
 
-def _row_problem(name: str, rule: RowValue, value: Mapping[str, Any], context: RunContext) -> ReturnProblem | None:
+class _NoValue(Exception):
+    """There is nothing that a returned value could be compared with: the reason in words."""
+
+
+def _value_problem(
+    name: str, rule: ReturnedRule, value: Mapping[str, Any], context: RunContext
+) -> ReturnProblem | None:
+    if not isinstance(rule, RowValue | FileValue | Computed):
+        return _matcher_problem(name, rule, value, context)
+    expected = _place_words(rule)
+    try:
+        wanted = _wanted(rule, context)
+    except _NoValue as error:
+        why = str(error)
+        return ReturnProblem(name, expected, why, f"the returned {shown(name)} cannot be right: {why}")
+    cell = cell_of_json(value[name])
+    if _agrees(rule, wanted, cell, context):
+        return None
+    return _difference(name, f"{wanted.display()} ({expected})", value[name], wanted, "")
+
+
+def _agrees(rule: RowValue | FileValue | Computed, wanted: Cell, cell: Cell, context: RunContext) -> bool:
+    if isinstance(rule, Computed) and rule.tolerance is not None:
+        one, other = number_in(wanted, strict=True), number_in(cell, strict=True)
+        if one is None or other is None:
+            return False
+        with localcontext(prec=_DIGITS):
+            return abs(one - other) <= rule.tolerance
+    return equals(wanted, cell, Subject(cell, strict=True), context)
+
+
+def _wanted(rule: Term, context: RunContext) -> Cell:
+    """The value that a rule leads to.
+
+    Raises:
+        _NoValue: There is none, or not one alone.
+        ContractFault: The rule cannot be applied.
+        Unreadable: The content of a file is needed and was not kept.
+    """
+    match rule:
+        case RowValue():
+            return _of_row(rule, context)
+        case FileValue():
+            return _of_file(rule, context)
+        case Computed():
+            return _computed(rule, context)
+        case FieldOf():
+            cell = claimed_cell(rule, context)
+            if cell is None:
+                raise _NoValue(f"no change was found for {rule.effect}")
+            return cell
+        case Returned():
+            if rule.returned not in context.returned:
+                raise _NoValue(f"{shown(rule.returned)} was not returned")
+            return cell_of_json(context.returned[rule.returned])
+        case _:
+            return cell_of_json(rule)
+
+
+def _of_row(rule: RowValue, context: RunContext) -> Cell:
     found: list[Cell] = []
     for row, live in context.rows_of(rule.row).after():
         missing = next((field for field in (*rule.where, rule.field) if field not in row), None)
@@ -278,15 +343,94 @@ def _row_problem(name: str, rule: RowValue, value: Mapping[str, Any], context: R
         if live and all(matches(m, Subject(row[field]), context) for field, m in rule.where.items()):
             found.append(row[rule.field])
             if len(found) > 1:
-                break
-    expected = f"{shown(rule.field)} of the one row in {rule.row} that fits"
+                raise _NoValue(f"several rows in {rule.row} fit")
+    if not found:
+        raise _NoValue(f"no row in {rule.row} fits")
+    return found[0]
+
+
+def _of_file(rule: FileValue, context: RunContext) -> Cell:
+    files = context.files.get(rule.file)
+    if files is None:
+        raise ContractFault(f"`returns`: `{rule.file}` has no files that a rule could look at")
+    found = list(files.after(compile_glob(rule.path)))
     if len(found) != 1:
-        why = f"no row in {rule.row} fits" if not found else f"several rows in {rule.row} fit"
-        return ReturnProblem(name, expected, why, f"the returned {shown(name)} cannot be right: {why}")
-    cell = cell_of_json(value[name])
-    if equals(found[0], cell, Subject(cell, strict=True), context):
-        return None
-    return _difference(name, f"{found[0].display()} ({expected})", value[name], found[0], "")
+        count = "several files fit" if found else "no file fits"
+        raise _NoValue(f"{count} {shown(rule.path)} in {rule.file}")
+    try:
+        cell = _selected(rule, found[0], context)
+    except Absent as error:
+        raise _NoValue(f"{shown(found[0].path)}: {error}") from None
+    if rule.as_ is None:
+        return cell
+    number = number_in(cell, strict=False)
+    if number is None:
+        raise _NoValue(f"{shown(found[0].path)} holds no number there, but {cell.display(80)}")
+    return _number(number)
+
+
+def _selected(rule: FileValue, file: KeptFile, context: RunContext) -> Cell:
+    match rule.value:
+        case "size":
+            return size_of(file)
+        case "sha256":
+            return Cell(Kind.VARTEXT, file.sha256 or hashlib.sha256(file.content).hexdigest())
+        case "name":
+            return Cell(Kind.VARTEXT, file.path.rpartition("\\")[2])
+        case "text":
+            cell = text_of_file(file, "utf-8")
+            if cell.state is CellState.UNDECODABLE:
+                raise Absent(cell.hint)
+            return cell
+        case _:
+            return value_at(rule.value, file, context)
+
+
+def _computed(rule: Computed, context: RunContext) -> Cell:
+    numbers = []
+    for term in rule.terms:
+        cell = _wanted(term, context)
+        number = number_in(cell, strict=False)
+        if number is None or abs(number.adjusted()) > MAX_DIGITS or len(number.as_tuple().digits) > MAX_DIGITS:
+            raise _NoValue(f"{cell.display(80)} ({_place_words(term)}) is no number to compute with")
+        numbers.append(number)
+    with localcontext(prec=_DIGITS):
+        result = numbers[0]
+        for number in numbers[1:]:
+            match rule.operation:
+                case "sum":
+                    result += number
+                case "difference":
+                    result -= number
+                case "product":
+                    result *= number
+        if abs(result.adjusted()) > MAX_DIGITS:
+            raise _NoValue("the result has more digits than are looked at")
+        if rule.decimals is not None:
+            result = result.quantize(Decimal(1).scaleb(-rule.decimals), rounding=ROUND_HALF_UP)
+    return _number(result)
+
+
+def _number(number: Decimal) -> Cell:
+    return Cell(Kind.NUMBER, number, has_blank=False)
+
+
+def _place_words(rule: Term) -> str:
+    match rule:
+        case RowValue():
+            return f"{shown(rule.field)} of the one row in {rule.row} that fits"
+        case FileValue():
+            return f"from the one file {shown(rule.path)} in {rule.file}"
+        case Computed():
+            signs = {"sum": " + ", "difference": " - ", "product": " × "}
+            terms = [f"({_place_words(t)})" if isinstance(t, Computed) else _place_words(t) for t in rule.terms]
+            return shown(signs[rule.operation].join(terms), 200)
+        case FieldOf():
+            return f"{shown(rule.name)} of {rule.effect}"
+        case Returned():
+            return f"the returned {shown(rule.returned)}"
+        case _:
+            return str(rule)
 
 
 def _difference(name: str, expected: str, value: Any, wanted: Cell | None, advice: str) -> ReturnProblem:

@@ -15,13 +15,10 @@ Decisions where the contract leaves room:
 
 from __future__ import annotations
 
-import codecs
-import hashlib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -31,18 +28,16 @@ from contracts.schema import (
     CountRange,
     Effect,
     FieldOf,
-    FileSha256,
-    FileSize,
-    FileText,
     Generated,
     Is,
     Matcher,
     Not,
     OneOf,
-    TextLike,
+    parts,
 )
 from validators.assignment import Places
-from validators.changes import Cell, CellState, Change, ContractFault, Kind, Row, Unreadable, Verb
+from validators.changes import Change, KeptFile, Row, Verb
+from validators.content import Check, check_content
 from validators.matchers import (
     RunContext,
     Subject,
@@ -53,7 +48,7 @@ from validators.matchers import (
     literal_keys,
     matches,
 )
-from validators.values import is_empty, normalised, series_number, shown
+from validators.values import is_empty, series_number, shown
 
 _TOTAL = frozenset({Verb.INSERTED, Verb.UPDATED, Verb.UNDELETED})
 """Row verbs whose effects speak of every field."""
@@ -209,21 +204,10 @@ def _places(effect: Effect, *, expected: bool) -> Places:
 
 def _references(matchers: Iterable[Any]) -> Iterator[str]:
     for matcher in matchers:
-        match matcher:
-            case FieldOf():
-                yield matcher.effect
-            case OneOf():
-                yield from _references(matcher.one_of)
-            case AllOf():
-                yield from _references(matcher.all_of)
-            case Not():
-                yield from _references([matcher.not_])
-            case FileText():
-                yield from _references([matcher.text])
-            case FileSize():
-                yield from _references([matcher.size])
-            case _:
-                pass
+        if isinstance(matcher, FieldOf):
+            yield matcher.effect
+        else:
+            yield from _references(part for _, part in parts(matcher))
 
 
 def _path_specs(pattern: str) -> Iterator[_Spec]:
@@ -327,7 +311,7 @@ class Fitting:
             self.selected(rule, change)
             and all(self._holds(condition, change, rule.field_side) for condition in rule.cheapest_first)
             and next(self._star_misfits(rule, change), None) is None
-            and (rule.effect.content is None or self._content_fits(rule.effect.content, change))
+            and self._content_fits(rule, change)
         )
 
     def selected(self, rule: Rule, change: Change) -> bool:
@@ -356,7 +340,7 @@ class Fitting:
                 wrong.append(condition.name)
                 if len(wrong) > allowed:
                     return None
-        if rule.effect.content is not None and not self._content_fits(rule.effect.content, change):
+        if not self._content_fits(rule, change):
             wrong.append("content")
             if len(wrong) > allowed:
                 return None
@@ -384,7 +368,7 @@ class Fitting:
     def misfit(self, rule: Rule, change: Change, name: str) -> Misfit:
         """A misfitting field in words."""
         if name == "content" and name not in rule.named:
-            return self._content_misfit(rule.effect.content, change)
+            return self._content_misfit(rule, change)
         matcher = rule.named[name].matcher if name in rule.named else rule.star
         if matcher is None:
             raise ValueError(f"{rule.ref.label} says nothing about {name}")
@@ -455,111 +439,45 @@ class Fitting:
 
     # --- content of files ---
 
-    def _content_fits(self, content: Any, change: Change) -> bool:
-        if change.after is None:
-            return False
-        match content:
-            case FileSha256():
-                return _sha256(change, change.after) == content.sha256
-            case FileSize():
-                return matches(content.size, Subject(_size(change, change.after)), self.context)
-            case FileText():
-                matcher, cell = _text_rule(content, change)
-                return matches(matcher, Subject(cell), self.context)
-            case _:
-                return matches(content, Subject(_text_cell(change, "utf-8")), self.context)
+    def _content_checks(self, rule: Rule, change: Change) -> Iterator[Check]:
+        file = _file_of(change)
+        for content in rule.effect.contents:
+            yield from check_content(content, file, self.context)
 
-    def _content_misfit(self, content: Any, change: Change) -> Misfit:
-        matcher: Matcher
-        match content:
-            case FileSha256() if change.after is not None:
-                return Misfit(
-                    "content",
-                    f"SHA-256 {content.sha256}",
-                    f"SHA-256 {shown(_sha256(change, change.after))}",
-                    empty=is_empty(_size(change, change.after)),
-                )
-            case FileSize() if change.after is not None:
-                matcher, cell = content.size, _size(change, change.after)
-            case FileText():
-                matcher, cell = _text_rule(content, change)
-            case _:
-                matcher, cell = content, _text_cell(change, "utf-8")
+    def _content_fits(self, rule: Rule, change: Change) -> bool:
+        if not rule.effect.contents:
+            return True
+        return change.after is not None and all(check.fits for check in self._content_checks(rule, change))
+
+    def _content_misfit(self, rule: Rule, change: Change) -> Misfit:
+        wrong = [check for check in self._content_checks(rule, change) if not check.fits]
         return Misfit(
             "content",
-            describe(matcher, None, self.context),
-            cell.display(),
-            empty=is_empty(cell),
-            hint=hint(matcher, cell),
+            "; ".join(check.expected for check in wrong),
+            "; ".join(check.found for check in wrong),
+            empty=all(check.empty for check in wrong),
+            hint="; ".join(dict.fromkeys(check.hint for check in wrong if check.hint)),
         )
 
 
-def _bytes(change: Change) -> bytes:
-    if change.content is None:
-        why = change.content_missing or "its content was not kept"
-        raise Unreadable(f"{change.observable}: {shown(change.subject)}: {why}")
-    return change.content
-
-
-def _sha256(change: Change, after: Row) -> str:
-    """The hash as it was taken with the snapshot, else of the content that was kept."""
-    cell = after.get("sha256")
-    known = cell is not None and cell.state is CellState.VALUE and cell.value
-    return str(known).lower() if known else hashlib.sha256(_bytes(change)).hexdigest()
-
-
-def _size(change: Change, after: Row) -> Cell:
-    return after.get("size") or Cell(Kind.NUMBER, Decimal(len(_bytes(change))), has_blank=False)
-
-
-def _text_cell(change: Change, encoding: str) -> Cell:
-    content = _bytes(change)
-    try:
-        codec = codecs.lookup("utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding)
-        text, _ = codec.decode(content, "strict")
-    except LookupError:
-        raise ContractFault(f"unknown encoding: {shown(encoding, 40)}") from None
-    except (UnicodeError, ValueError):
-        cause = f"the content is not {encoding} text; declare its `encoding`"
-        return Cell(Kind.VARTEXT, state=CellState.UNDECODABLE, raw=content[:256], hint=cause)
-    if not isinstance(text, str):
-        raise ContractFault(f"{shown(encoding, 40)} is not an encoding of text")
-    return Cell(Kind.VARTEXT, text) if text else Cell(Kind.VARTEXT, state=CellState.BLANK)
-
-
-def _text_rule(content: FileText, change: Change) -> tuple[Matcher, Cell]:
-    """The matcher over a file's text and the text, with the normalisations applied to both."""
-    cell = _text_cell(change, content.encoding)
-    if content.normalise and isinstance(cell.value, str):
-        text = normalised(cell.value, content.normalise)
-        cell = Cell(Kind.VARTEXT, text) if text else Cell(Kind.VARTEXT, state=CellState.BLANK)
-    if content.normalise and isinstance(content.text, str):
-        return TextLike(text=content.text, normalise=content.normalise), cell
-    return content.text, cell
+def _file_of(change: Change) -> KeptFile:
+    row = change.after or {}
+    kind, sha256 = (str(row[name].value or "") if name in row else "" for name in ("kind", "sha256"))
+    name = f"{change.observable}: {shown(change.subject)}"
+    return KeptFile(
+        name, change.subject, kind or "file", row.get("size"), sha256, change.content, change.content_missing
+    )
 
 
 def _looks_around(matcher: Matcher) -> bool:
     """Whether the matcher needs more than the cell itself."""
-    match matcher:
-        case Is():
-            return matcher.is_ in ("changed", "unchanged")
-        case OneOf():
-            return any(_looks_around(part) for part in matcher.one_of)
-        case AllOf():
-            return any(_looks_around(part) for part in matcher.all_of)
-        case Not():
-            return _looks_around(matcher.not_)
-        case _:
-            return isinstance(matcher, Generated)
+    if isinstance(matcher, Is):
+        return matcher.is_ in ("changed", "unchanged")
+    nested = isinstance(matcher, OneOf | AllOf | Not)
+    return isinstance(matcher, Generated) or (nested and any(_looks_around(part) for _, part in parts(matcher)))
 
 
 def _has_next(matcher: Matcher) -> bool:
-    match matcher:
-        case OneOf():
-            return any(_has_next(part) for part in matcher.one_of)
-        case AllOf():
-            return any(_has_next(part) for part in matcher.all_of)
-        case Not():
-            return _has_next(matcher.not_)
-        case _:
-            return isinstance(matcher, Generated) and matcher.generated == "next"
+    if isinstance(matcher, Generated):
+        return matcher.generated == "next"
+    return isinstance(matcher, OneOf | AllOf | Not) and any(_has_next(part) for _, part in parts(matcher))

@@ -7,11 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from ntpath import splitext
 
-from contracts.schema import DbfTable, FileTree, Observable, RegistryKey, Windows
+from contracts.schema import DbfTable, FileTree, Observable, RegistryKey, SqlTable, Windows
 from validators.changes import Comparison, ContractFault, Unreadable, Verb
 from validators.dbf import MEMO_EXTENSIONS, TableState, diff_tables, is_owned, load_table
 from validators.files import TreeState, diff_trees
 from validators.registry import RegistryState, diff_registry
+from validators.sql.diff import diff_sql
+from validators.sql.table import SqlState
 from validators.windows import WindowsState, diff_windows
 
 
@@ -22,7 +24,7 @@ class UnreadableState:
     reason: str
 
 
-State = TableState | TreeState | WindowsState | RegistryState | UnreadableState
+State = TableState | TreeState | WindowsState | RegistryState | SqlState | UnreadableState
 Snapshot = Mapping[str, State]
 """Observable's name to its state."""
 
@@ -60,6 +62,8 @@ def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot
                     found.append(diff_windows(was, now, spec, observable=name))
                 case RegistryKey(), RegistryState() as was, RegistryState() as now:
                     found.append(diff_registry(was, now, spec, observable=name))
+                case SqlTable(), SqlState() as was, SqlState() as now:
+                    found.append(diff_sql(was, now, spec, observable=name))
                 case _:
                     raise Unreadable("the snapshots are not of the kind that the contract observes")
         except Unreadable as error:

@@ -44,7 +44,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from contracts.schema import DbfTable, FileTree, GoalOnFailure, Observable, RegistryKey, TaskContract, Windows
+from contracts.schema import DbfTable, FileTree, GoalOnFailure, Observable, RegistryKey, SqlTable, TaskContract, Windows
 from validators.changes import Change, Comparison, ContractFault, Unreadable, Verb
 from validators.ledger import Entry, Ledger, NearMiss, Slots, Status, account
 from validators.matchers import RunContext
@@ -442,7 +442,7 @@ class _Reason:
                 what = f"the window “{subject}” was {change.verb}"
             case RegistryKey():
                 what = f"the registry {_kind_of(change)} {subject} was {change.verb}"
-            case DbfTable() if change.verb in (Verb.CREATED, Verb.DROPPED, Verb.RESTRUCTURED):
+            case DbfTable() | SqlTable() if change.verb in (Verb.CREATED, Verb.DROPPED, Verb.RESTRUCTURED):
                 what = f"the table {change.observable} was {change.verb}"
             case _:
                 what = f"a row of {change.observable} ({subject}) was {change.verb}"

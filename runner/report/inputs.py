@@ -92,8 +92,8 @@ class _Pending:
         self.entry = entry
         self.kind = entry.get("kind")
         self.buttons = _whole(entry.get("buttons")) or 0
-        held = before.held if before is not None else 0
-        self.held = self.buttons if self.kind == "pointer" else held
+        held: int = before.held if before is not None else 0
+        self.held: int = self.buttons if self.kind == "pointer" else held
         self.pressed = self.held & ~held
         self.freed = held & ~self.held
         self.moves = 1

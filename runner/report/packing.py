@@ -105,6 +105,6 @@ class _Packer:
         deflate = self._primed.copy()
         packed = base64.b64encode(deflate.compress(body.encode()) + deflate.flush()).decode()
         return (
-            "<noscript><p>The details are stored compressed and need JavaScript.</p></noscript>"
+            '<p class="bare">The details are stored compressed and need JavaScript.</p>'
             f'<div id="packed" hidden>{packed}</div><script src="../data/dictionary.js"></script>'
         )

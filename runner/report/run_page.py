@@ -157,7 +157,7 @@ def _intended(record: RunRecord) -> str:
 
 
 def _counts(verdict: VerdictPart) -> str:
-    counts = {status: 0 for status in _GROUPS}
+    counts = dict.fromkeys(_GROUPS, 0)
     for entry in verdict.ledger:
         counts[entry.status] += 1
     total, missing = len(verdict.ledger), len(verdict.missing)
@@ -179,11 +179,13 @@ def _groups(verdict: VerdictPart) -> list[EntryGroup]:
     return groups
 
 
-def _entry(entry: LedgerEntry, misfits: Mapping[tuple[str, str | None], list[Misfit]]) -> Entry:
+def _entry(entry: LedgerEntry, misfits: Mapping[tuple[str, str], list[Misfit]]) -> Entry:
     """The entry, with what was expected instead where it came closest to filling an expectation."""
     expected: dict[str, str] = {}
     if entry.status == "unexplained":
-        expected = {misfit.field: misfit.expected for misfit in misfits.get((entry.observable, entry.subject), ())[:LIMIT]}
+        expected = {
+            misfit.field: misfit.expected for misfit in misfits.get((entry.observable, entry.subject), ())[:LIMIT]
+        }
     changed = [change for change in entry.fields if change.changed or change.field in expected]
     same = [change for change in entry.fields if not change.changed and change.field not in expected]
     return Entry(

@@ -24,7 +24,9 @@ def outcome_table(records: Iterable[RunRecord]) -> Table:
     Texts of records are data: they carry no markup and no control characters to the terminal.
     """
     runs = list(records)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), caption_justify="left", caption_style="none")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), caption_justify="left", caption_style="none"
+    )
     table.add_column("Contract", overflow="fold", max_width=18)
     table.add_column("Agent", overflow="fold", max_width=14)
     table.add_column("Prompt", no_wrap=True)

@@ -21,22 +21,22 @@ def expect(effect: str) -> tuple[str, str]:
         # names that lead nowhere
         ([("updated: counters", "updated: countrs")], "countrs", "effects.expect[1].updated: nothing is observed as `countrs`; did you mean `counters`?"),
         ([("rows: patients", "rows: patient")], "patient,", "initial_state.require[0].rows: nothing is observed as `patient`; did you mean `patients`?"),
-        ([("rows: patients", "rows: program")], "program,", "initial_state.require[0].rows: `program` is a file tree, and a DBF table must be named here"),
+        ([("rows: patients", "rows: program")], "program,", "initial_state.require[0].rows: `program` is a file tree, and a DBF table or an SQL table must be named here"),
         ([("changed: patients", "changed: patient")], "patient}", "stages.commit.changed: nothing is observed as `patient`"),
         ([("{field: new_patient.PATNR}}\n  allow", "{field: new_patients.PATNR}}\n  allow")], "new_patients.", "effects.expect[1].fields.LAST.field: no effect is named `new_patients`; did you mean `new_patient`?"),
         ([(_RETURN, "  expect: {patient_number: {field: nobody.X}}")], "nobody.", "returns.expect.patient_number.field: no effect is named `nobody`; possible here: `new_patient`"),
-        ([(_RETURN, "  expect: {patient_number: {row: screen, where: {A: b}, field: C}}")], "screen, where", "returns.expect.patient_number.row: `screen` is windows, and a DBF table must be named here"),
+        ([(_RETURN, "  expect: {patient_number: {row: screen, where: {A: b}, field: C}}")], "screen, where", "returns.expect.patient_number.row: `screen` is windows, and a DBF table or an SQL table must be named here"),
         ([(_RETURN, "  expect: {patientnumber: x}")], "patientnumber", "returns.expect.patientnumber: `patientnumber` is not a property in `returns.schema`; did you mean `patient_number`?"),
         # verbs
         ([("- modified: program", "- updated: program")], "updated: program", "effects.allow[0].updated: `program` is a file tree, which cannot be `updated`; possible: `deleted`, `created`, `modified`, `renamed`, `attributes`"),
         ([expect("{opened: patients}")], "opened", "effects.expect[0].opened: `patients` is a DBF table, which cannot be `opened`"),
         # what belongs to files and rows
-        ([expect("{updated: patients, path: x}")], "path: x", "effects.expect[0].path: `path` is for files only"),
+        ([expect("{updated: patients, path: x}")], "path: x", "effects.expect[0].path: `path` is for files and the registry only"),
         ([expect("{opened: screen, content: x}")], "content: x", "effects.expect[0].content: `content` is for files only"),
         ([expect("{modified: program, path: a, from: b}")], "from: b", "effects.expect[0].from: `from` is for `renamed` only"),
         ([expect("{deleted: program, path: a, content: x}")], "content: x", "effects.expect[0].content: `content` is what the file holds afterwards"),
-        ([expect("{modified: program, where: {A: b}}")], "where: {A: b}", "effects.expect[0].where: `where` is for rows and windows only; select files by `path`"),
-        ([expect("{created: patients, fields: {A: b}}")], "fields: {A: b}", "effects.expect[0].fields: `fields` is for rows and windows only"),
+        ([expect("{modified: program, where: {A: b}}")], "where: {A: b}", "effects.expect[0].where: `where` is for rows, windows and the registry only; select files by `path`"),
+        ([expect("{created: patients, fields: {A: b}}")], "fields: {A: b}", "effects.expect[0].fields: `fields` is for rows, windows and the registry only"),
         # where, "*", and matchers that need two states
         ([expect('{deleted: patients, where: {"*": b}}')], '"*": b', 'effects.expect[0].where["*"]: `"*"` has no meaning in `where`'),
         ([expect('{deleted: patients, fields: {"*": b}}')], '"*": b', 'effects.expect[0].fields["*"]: `"*"` has no meaning for `deleted`'),

@@ -56,7 +56,7 @@ _LOG = "path: 'DSWIN.LOG'"
         (("title: Add", "titel: Add"), "titel", "titel: unknown field `titel`; did you mean `title`?"),
         (("title: Add New Patient\n", ""), "schema", "title: `title` is missing"),
         (("summary: The program", "summry: The program"), "summry", "initial_state.summry: unknown field `summry`; did you mean `summary`?"),
-        (("{dbf: 'C:\\DSWIN\\DATA\\PATIENT.DBF'", "{dfb: 'C:\\DSWIN\\DATA\\PATIENT.DBF'"), "{dfb", "observe.patients: one of `dbf`, `files`, `windows` is needed here; did you mean `dbf`?"),
+        (("{dbf: 'C:\\DSWIN\\DATA\\PATIENT.DBF'", "{dfb: 'C:\\DSWIN\\DATA\\PATIENT.DBF'"), "{dfb", "observe.patients: one of `dbf`, `files`, `windows`, `registry`, `sql` is needed here; did you mean `dbf`?"),
         (("last_name: Muster", "last_name: Muster\n  Last: x"), "Last:", "parameters.Last: the text `Last` is no name; names are lower-case letters"),
         # matchers
         (("{generated: next}", "{genrated: next}"), "genrated", "effects.expect[0].fields.PATNR.genrated: unknown matcher `genrated`; did you mean `generated`?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from pydantic import BaseModel
 from runner.record import Intended, RunRecord, VerdictPart
 from runner.report.html import ReportError, write_report
 from runner.report.words import CAUSES
-from tests.runner.test_report_samples import Blobs, campaign, sample
+from tests.runner.test_report_samples import Blobs, campaign, many, sample
 
 Structure = dict[str, list[tuple[str, tuple[str, ...]]]]
 """Elements and the names of their attributes, by sort of page."""
@@ -70,7 +71,10 @@ def poison(value: Any, text: str) -> Any:
 def full_records(blobs: Blobs) -> list[RunRecord]:
     """Runs in which every list and every optional part is filled."""
     records = campaign(blobs)[:12]
-    return [record.model_copy(update={"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x")}) for record in records]
+    return [
+        record.model_copy(update={"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x")})
+        for record in records
+    ]
 
 
 class Page(HTMLParser):
@@ -126,7 +130,14 @@ class TestContent:
     def test_index_has_figures_with_their_numbers(self, folder: Path) -> None:
         text = Page(folder / "index.html").text
         assert "Of 13 runs that were judged, 7 did exactly what they should or left no trace; 6 claimed" in text
-        for words in ("53.8 % 7/13", "95 % interval 29.1–76.8 %", "46.2 % 6/13", "38.5 % 5/13", "of 14 runs", "80.0 % 4/5"):
+        for words in (
+            "53.8 % 7/13",
+            "95 % interval 29.1–76.8 %",
+            "46.2 % 6/13",
+            "38.5 % 5/13",
+            "of 14 runs",
+            "80.0 % 4/5",
+        ):
             assert words in text
         assert "All runs: 5 valid success, 2 valid failure, 4 invalid success, 2 invalid failure, 1 unscored" in text
         assert "legacy-use video prompt: 1 valid success, 0 valid failure" in text
@@ -138,7 +149,12 @@ class TestContent:
         table, apart = html.split('id="h-superseded"')
         assert "expert-0040" not in table
         assert "video-0040" in apart
-        data = json.loads((folder / "data" / "runs.js").read_text("ascii").removeprefix("window.legacyproofRuns = ").removesuffix(";\n"))
+        data = json.loads(
+            (folder / "data" / "runs.js")
+            .read_text("ascii")
+            .removeprefix("window.legacyproofRuns = ")
+            .removesuffix(";\n")
+        )
         assert len(data["rows"]) == 14
 
     def test_run_page_tells_the_misfit(self, folder: Path) -> None:
@@ -192,12 +208,15 @@ class TestContent:
             levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
             assert levels[0] == 1
             assert levels.count(1) == 1
-            assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False)), path
+            assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), path
 
     def test_policy_and_no_inline_code(self, folder: Path) -> None:
         for path in pages(folder):
             html = path.read_text()
-            assert "content=\"default-src 'none'; img-src 'self' file:; style-src 'self' file:; script-src 'self' file:;" in html
+            assert (
+                "content=\"default-src 'none'; img-src 'self' file:; style-src 'self' file:; script-src 'self' file:;"
+                in html
+            )
             assert re.search(r"<script(?! src=)|<style|\sstyle=|\son\w+=|https?:", html) is None
 
 
@@ -205,7 +224,9 @@ class TestCauses:
     @pytest.mark.parametrize("cause", [*CAUSES, None, "brand_new"])
     def test_every_cause_of_an_unscored_run(self, tmp_path: Path, cause: str | None) -> None:
         verdict = VerdictPart(outcome="unscored", cause=cause, reason="It could not be judged.")
-        record = sample(Blobs()).model_copy(update={"verdict": verdict, "before": None, "after": None, "freshness": None, "timings": {}})
+        record = sample(Blobs()).model_copy(
+            update={"verdict": verdict, "before": None, "after": None, "freshness": None, "timings": {}}
+        )
         blobs = Blobs()
         folder = write(tmp_path, [record], blobs).parent
         text = Page(folder / "index.html").text
@@ -252,8 +273,12 @@ class TestHostileTexts:
                             "events": blobs.add(json.dumps({"t": 1, "kind": "clipboard", "text": text[:9000]})),
                         }
                     ),
-                    "agent": record.agent.model_copy(update={"prompt_text": blobs.add(f"1{text}".encode("utf-8", "surrogatepass"))}),
-                    "contract": record.contract.model_copy(update={"source": blobs.add(f"2{text}".encode("utf-8", "surrogatepass"))}),
+                    "agent": record.agent.model_copy(
+                        update={"prompt_text": blobs.add(f"1{text}".encode("utf-8", "surrogatepass"))}
+                    ),
+                    "contract": record.contract.model_copy(
+                        update={"source": blobs.add(f"2{text}".encode("utf-8", "surrogatepass"))}
+                    ),
                 }
             )
             for record, original in zip(records[:3], full_records(Blobs())[:3], strict=True)
@@ -282,20 +307,18 @@ class TestHostileTexts:
             assert all(character.isprintable() or character in "\n\t" for character in html)
             assert len(html) < 6_000_000
             for address in Page(path).addresses:
-                assert re.fullmatch(r"#|#h-[a-z]+|(\.\./)?((runs|frames|texts|assets|data)/)?[A-Za-z0-9._-]+\.\w+", address), address
+                assert re.fullmatch(
+                    r"#|#h-[a-z]+|(\.\./)?((runs|frames|texts|assets|data)/)?[A-Za-z0-9._-]+\.\w+", address
+                ), address
         (folder / "data" / "runs.js").read_text("ascii")
 
     @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:24]))
-    def test_add_no_element_and_no_attribute(
-        self, tmp_path: Path, text: str, harmless: Structure
-    ) -> None:
+    def test_add_no_element_and_no_attribute(self, tmp_path: Path, text: str, harmless: Structure) -> None:
         self.check(self.poisoned(tmp_path, text), harmless)
 
     @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(text=st.text(st.characters(exclude_categories=()), min_size=1, max_size=40))
-    def test_whatever_they_are(
-        self, tmp_path_factory: pytest.TempPathFactory, text: str, harmless: Structure
-    ) -> None:
+    def test_whatever_they_are(self, tmp_path_factory: pytest.TempPathFactory, text: str, harmless: Structure) -> None:
         self.check(self.poisoned(tmp_path_factory.mktemp("any"), text), harmless)
 
     def test_run_names_never_collide_nor_leave_the_folder(self, tmp_path: Path) -> None:
@@ -313,7 +336,9 @@ class TestHostileTexts:
         entry = record.verdict.ledger[0]
         entry = entry.model_copy(update={"fields": entry.fields * 100})
         update = {"ledger": [entry.model_copy(update={"fields": []})] * 5_000 + [entry], "warnings": ["w"] * 5_000}
-        record = record.model_copy(update={"verdict": record.verdict.model_copy(update=update), "faults": ["f"] * 5_000})
+        record = record.model_copy(
+            update={"verdict": record.verdict.model_copy(update=update), "faults": ["f"] * 5_000}
+        )
         folder = write(tmp_path, [record], blobs).parent
         page = next((folder / "runs").iterdir())
         assert page.stat().st_size < 300_000
@@ -321,12 +346,21 @@ class TestHostileTexts:
         assert "4,950 more faults are not shown here" in Page(page).text
 
 
+def test_ten_thousand_runs_stay_below_20_megabytes(tmp_path: Path) -> None:
+    blobs = Blobs()
+    folder = write(tmp_path, list(many(blobs, 300)), blobs, plain_limit=0).parent
+    grows = [*(folder / "runs").iterdir(), folder / "data" / "runs.js"]
+    assert sum(path.stat().st_size for path in grows) / 300 * 10_000 < 20_000_000
+
+
 class TestReplacing:
     def test_an_older_report_is_replaced(self, tmp_path: Path) -> None:
         blobs = Blobs()
         write(tmp_path, [sample(blobs, 1)], blobs)
         folder = write(tmp_path, [sample(blobs, 2)], blobs).parent
-        assert [path.name for path in (folder / "runs").iterdir()] == ["add-new-patient-scripted-golden-expert-0002.html"]
+        assert [path.name for path in (folder / "runs").iterdir()] == [
+            "add-new-patient-scripted-golden-expert-0002.html"
+        ]
         assert [path.name for path in tmp_path.iterdir()] == ["report"]
 
     def test_an_empty_folder_is_taken(self, tmp_path: Path) -> None:
@@ -354,7 +388,9 @@ class TestReplacing:
         with pytest.raises(RuntimeError, match="damaged"):
             write_report(broken(), blobs, tmp_path / "report", title="", generated=WHEN)
         assert [path.name for path in tmp_path.iterdir()] == ["report"]
-        assert [path.name for path in (tmp_path / "report" / "runs").iterdir()] == ["add-new-patient-scripted-golden-expert-0001.html"]
+        assert [path.name for path in (tmp_path / "report" / "runs").iterdir()] == [
+            "add-new-patient-scripted-golden-expert-0001.html"
+        ]
 
     def test_missing_evidence_is_told(self, tmp_path: Path) -> None:
         blobs = Blobs()

@@ -8,9 +8,10 @@ import json
 import re
 import unicodedata
 import zlib
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from math import inf, nan
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ class TestFigures:
         [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
     )
     def test_wilson_agrees_with_the_literature(self, hits: int, total: int, low: float, high: float) -> None:
-        assert wilson(hits, total) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+        assert wilson(hits, total) == pytest.approx((low, high), abs=5e-5)
 
     @given(st.integers(0, 400), st.integers(0, 400))
     def test_wilson_contains_the_rate_and_is_symmetric(self, hits: int, misses: int) -> None:
@@ -43,7 +44,7 @@ class TestFigures:
         low, high = wilson(hits, total)
         assert 0 <= low <= high <= 1
         assert total == 0 or low - 1e-12 <= hits / total <= high + 1e-12
-        assert wilson(misses, total) == (pytest.approx(1 - high), pytest.approx(1 - low))
+        assert wilson(misses, total) == pytest.approx((1 - high, 1 - low))
 
     def test_rounding_never_says_none_or_all(self) -> None:
         assert Rate(9_999, 10_000).percent == "> 99.9 %"
@@ -91,7 +92,10 @@ class TestVisible:
     def test_anything_becomes_ink_of_bounded_length(self, text: str, limit: int) -> None:
         shown = visible(text, limit)
         assert all(character.isprintable() for character in shown)
-        assert not any(unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI") for c in shown)
+        assert not any(
+            unicodedata.bidirectional(c) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+            for c in shown
+        )
         assert len(shown) <= 10 * limit + 40
         shown.encode()
 
@@ -99,9 +103,17 @@ class TestVisible:
         assert [duration(s) for s in (0.04, 4.21, 42.4, 192, 3900, None, nan, inf, -1)] == [
             "40 ms", "4.2 s", "42 s", "3 min 12 s", "1 h 05 min", "–", "–", "–", "–",
         ]  # fmt: skip
-        assert [clock(s) for s in (0, 7.31, 59.96, 600, nan, -1, 1e12)] == ["0:00.0", "0:07.3", "1:00.0", "10:00.0", "–", "–", "–"]
+        assert [clock(s) for s in (0, 7.31, 59.96, 600, nan, -1, 1e12)] == [
+            "0:00.0",
+            "0:07.3",
+            "1:00.0",
+            "10:00.0",
+            "–",
+            "–",
+            "–",
+        ]
         assert moment(datetime(2026, 11, 29, 21, 0, tzinfo=timezone(timedelta(hours=1)))) == "2026-11-29 20:00:00 UTC"
-        assert moment(datetime(2026, 11, 29, 21, 0)) == "2026-11-29 21:00:00"
+        assert moment(datetime(2026, 11, 29, 21, 0)) == "2026-11-29 21:00:00"  # noqa: DTZ001 - that is the point
         assert moment(datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9)))).startswith("0001-01-01")
         nested: list[object] = []
         for _ in range(100_000):
@@ -193,7 +205,9 @@ class TestEvidence:
 
 
 class TestPacking:
-    PAGES = [RunPage(f"{n}.html", f"<head {n}>", f"<p>{'body ' * 50}{n} äöü</p>", "</end>") for n in range(40)]
+    PAGES: ClassVar = [
+        RunPage(f"{n}.html", f"<head {n}>", f"<p>{'body ' * 50}{n} äöü</p>", "</end>") for n in range(40)
+    ]
 
     def written(self, folder: Path, limit: int) -> Path:
         writer = PageWriter(folder / "runs", folder / "dictionary.js", limit)
@@ -205,7 +219,9 @@ class TestPacking:
 
     def test_few_pages_stay_plain(self, tmp_path: Path) -> None:
         folder = self.written(tmp_path, 1_000_000)
-        assert (folder / "runs" / "7.html").read_text() == "".join((self.PAGES[7].head, self.PAGES[7].body, self.PAGES[7].tail))
+        assert (folder / "runs" / "7.html").read_text() == "".join(
+            (self.PAGES[7].head, self.PAGES[7].body, self.PAGES[7].tail)
+        )
         assert not (folder / "dictionary.js").exists()
 
     @pytest.mark.parametrize("limit", [0, 5_000])
@@ -225,7 +241,9 @@ class TestPacking:
 class TestTables:
     @staticmethod
     def rendered(records: list[RunRecord], width: int = 100, **options: object) -> str:
-        console = Console(file=io.StringIO(), width=width, force_terminal=bool(options), color_system="truecolor" if options else None)
+        console = Console(
+            file=io.StringIO(), width=width, force_terminal=bool(options), color_system="truecolor" if options else None
+        )
         console.print(outcome_table(records))
         file = console.file
         assert isinstance(file, io.StringIO)
@@ -236,7 +254,18 @@ class TestTables:
         assert max(map(len, text.splitlines())) <= 100
         assert "\x1b" not in text
         flat = re.sub(r"\s+", " ", text)
-        for words in ("add-new-patient", "legacy-use", "instruction", "VS", "VF", "IS", "IF", "unscored", "wrong effect", "unreadable"):
+        for words in (
+            "add-new-patient",
+            "legacy-use",
+            "instruction",
+            "VS",
+            "VF",
+            "IS",
+            "IF",
+            "unscored",
+            "wrong effect",
+            "unreadable",
+        ):
             assert words in flat
         assert "14 runs: VS 5 · VF 2 · IS 4 · IF 2 · unscored 1 (the state could not be read 1)" in flat
         assert "atomicity 7/13 (53.8 %) — as intended 4/5 — superseded 1" in flat
@@ -257,5 +286,3 @@ class TestTables:
     def test_intentions(self) -> None:
         record = sample(Blobs()).model_copy(update={"intended": Intended(outcome="valid_success")})
         assert summary_line([record]).endswith("atomicity 1/1 (100.0 %) — as intended 1/1")
-
-

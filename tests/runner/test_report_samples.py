@@ -34,7 +34,13 @@ from runner.record import (
 
 BEGAN = datetime(2026, 11, 29, 20, 15, tzinfo=UTC)
 
-PATIENT = {"NAME": "Muster", "VORNAME": "Erika", "GEBDAT": "1964-08-12", "VERSNR": "1234567890", "ANGELEGT": "2026-11-29"}
+PATIENT = {
+    "NAME": "Muster",
+    "VORNAME": "Erika",
+    "GEBDAT": "1964-08-12",
+    "VERSNR": "1234567890",
+    "ANGELEGT": "2026-11-29",
+}
 EMPTY = ("STRASSE", "PLZ", "ORT", "TELEFON", "BEMERKUNG")
 
 PROMPT = (
@@ -43,7 +49,9 @@ PROMPT = (
     "2. Enter name, first name, birth date and insurance number. Tab leads to the next field.\n"
     "3. Press F10 to save, then read the patient number in the title of the window.\n"
 )
-CONTRACT = 'schema: 1\nid: dswin.add-new-patient\ntitle: Add New Patient\nparameters:\n  insurance_number: "1234567890"\n'
+CONTRACT = (
+    'schema: 1\nid: dswin.add-new-patient\ntitle: Add New Patient\nparameters:\n  insurance_number: "1234567890"\n'
+)
 
 
 class Blobs:
@@ -87,7 +95,9 @@ def screen(step: int, versnr: str = "1234567890") -> bytes:
 
 def input_log(versnr: str = "1234567890") -> str:
     """A log of the flight recorder."""
-    lines: list[dict[str, Any]] = [{"record": "start", "version": 1, "began": BEGAN.isoformat(), "upstream": "127.0.0.1:5901"}]
+    lines: list[dict[str, Any]] = [
+        {"record": "start", "version": 1, "began": BEGAN.isoformat(), "upstream": "127.0.0.1:5901"}
+    ]
     lines.append({"t": 0.4, "kind": "connected", "client": 1})
     t = 1.0
     for x in range(40):
@@ -100,13 +110,17 @@ def input_log(versnr: str = "1234567890") -> str:
         name = "Tab" if character == "\t" else character
         for down in (True, False):
             t += 0.05
-            lines.append({"t": round(t, 4), "kind": "key", "client": 1, "down": down, "keysym": ord(character), "name": name})
+            lines.append(
+                {"t": round(t, 4), "kind": "key", "client": 1, "down": down, "keysym": ord(character), "name": name}
+            )
     lines.append({"t": round(t + 1, 4), "kind": "cut", "client": 0})
     lines.append({"record": "end", "t": round(t + 2, 4), "dropped": 0})
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def inserted(status: str, patnr: int, *, versnr: str = "1234567890", part: bool = False, blank: bool = False) -> LedgerEntry:
+def inserted(
+    status: str, patnr: int, *, versnr: str = "1234567890", part: bool = False, blank: bool = False
+) -> LedgerEntry:
     values = {"PATNR": str(patnr), **PATIENT, "VERSNR": versnr}
     if blank:
         values |= {"GEBDAT": "(blank)", "VERSNR": "(blank)"}
@@ -177,9 +191,15 @@ NEW_PATIENT = Missing(
 
 def verdicts(patnr: int) -> dict[str, VerdictPart]:
     """A verdict of each sort, by name."""
-    returned = [ReturnProblem(path="patient_number", expected=f'"{patnr}"', found='"10428"', message="is not the new row's PATNR")]
+    returned = [
+        ReturnProblem(
+            path="patient_number", expected=f'"{patnr}"', found='"10428"', message="is not the new row's PATNR"
+        )
+    ]
     common: dict[str, Any] = {
-        "ignored": [IgnoredEntry(observable="program", rule="*.TMP", because="scratch files", count=3, examples=["~DS1.TMP"])],
+        "ignored": [
+            IgnoredEntry(observable="program", rule="*.TMP", because="scratch files", count=3, examples=["~DS1.TMP"])
+        ],
         "notes": [NoteEntry(observable="patients", kind="header date", text="the date of the last update was written")],
         "identities": {"patients": "by key PATNR", "counters": "by key NAME"},
     }
@@ -314,7 +334,9 @@ def sample(
         frames = [Frame(t=1.5 * step, image=blobs.add(screen(step, versnr)),
                         reason=("first", "changed", "changed", "changed", "cut", "last")[step]) for step in range(6)]  # fmt: skip
         timeline.append(
-            TimelineEntry(t=6.1, text="The form is filled in. I save with F10.", screenshot=blobs.add(screen(4, versnr)))
+            TimelineEntry(
+                t=6.1, text="The form is filled in. I save with F10.", screenshot=blobs.add(screen(4, versnr))
+            )
         )
     record: dict[str, Any] = {
         "run": f"{task}-{agent.replace(' ', '-')}-{prompt}-{number:04}",
@@ -396,10 +418,16 @@ def campaign(blobs: Blobs) -> list[RunRecord]:
             meant = Intended.model_validate({"outcome": intended[0], "kind": intended[1]})
             record = record.model_copy(update={"intended": meant})
         records.append(record)
-    fault = VerdictPart(outcome="unscored", cause="machine", reason="The machine's display was lost; the run was repeated.")
+    fault = VerdictPart(
+        outcome="unscored", cause="machine", reason="The machine's display was lost; the run was repeated."
+    )
     records.append(
         sample(blobs, 40, "unscored", agent="legacy-use", prompt="video").model_copy(
-            update={"verdict": fault, "superseded": True, "faults": ["The machine could not be removed and is in quarantine."]}
+            update={
+                "verdict": fault,
+                "superseded": True,
+                "faults": ["The machine could not be removed and is in quarantine."],
+            }
         )
     )
     return records
@@ -418,7 +446,6 @@ def many(blobs: Blobs, count: int) -> Iterator[RunRecord]:
             prompt=prompt,
             task=("add-new-patient", "change-address", "print-recall-list", "store-x-ray")[number // 9 % 4],
         )
-
 
 
 def test_the_samples_are_records() -> None:

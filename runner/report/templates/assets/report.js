@@ -262,6 +262,7 @@
     }
     if (window.legacyproofRuns) showRuns(window.legacyproofRuns);
     showPictures();
+    for (const sentence of document.querySelectorAll(".bare")) sentence.remove();
     document.documentElement.dataset.ready = "yes";
   };
 

@@ -1,0 +1,122 @@
+"""What is fuzzed: every reader of bytes that come from a guest or a disk, with small seeds so that a case takes little time."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from contracts.schema import DbfTable
+from runner.guests.probe import ProbeError, parse
+from runner.hives import read_hive
+from tests.fuzz.engine import Outcome, Target, run
+from tests.peers.regf import Key, with_checksum, write
+from tests.runner.test_probe_protocol import (
+    CONTROL,
+    FAULT,
+    FILE,
+    KEY,
+    KEY_ROOT,
+    PROCESS,
+    ROOT,
+    VALUE,
+    WINDOW,
+    answer,
+    end,
+)
+from tests.validators.dbf_files import Dbt, F, Fpt, Table
+from validators.changes import ContractFault, Unreadable
+from validators.dbf import MemoKind, TableState, diff_tables, load_table
+
+SPEC = DbfTable(dbf=r"C:\D\T.DBF", key=["NR"], encoding="cp850")
+_SEPARATOR = b"\0memo\0"
+
+
+def _tables() -> list[bytes]:
+    """Small tables of every kind, each joined with its memo file."""
+    plain = [F("NR", "C", 3), F("SUM", "N", 8, 2), F("DAY", "D", 8), F("OK", "L", 1), F("X", "F", 6, 1)]
+    rows = [b"001    1.50" + b"20240131T" + b"  -2.5", b"002  ******" + b"        ?" + b"      "]
+    found = [Table(plain, rows), Table(plain, rows, version=0x30), Table(plain, rows, version=0x02)]
+    fox = [F("NR", "C", 3), F("I", "I", 4), F("B", "B", 8), F("Y", "Y", 8), F("T", "T", 8), F("V", "V", 6)]
+    found.append(Table([*fox, F("_NullFlags", "0", 1)], [b"001" + bytes(range(34)) + b"\0"], version=0x32))
+    dbt, fpt = Dbt(), Fpt()
+    found.append(
+        Table(
+            [F("NR", "C", 3), F("M", "M", 10)],
+            [b"001" + dbt.add(b"a memo")],
+            version=0x83,
+            memo=dbt.bytes(),
+            kind="dbt",
+        )
+    )
+    found.append(
+        Table(
+            [F("NR", "C", 3), F("M", "M", 4)], [b"001" + fpt.add(b"a memo")], version=0x30, memo=fpt.bytes(), kind="fpt"
+        )
+    )
+    return [table.dbf() + _SEPARATOR + table.kind.encode() + (table.memo or b"") for table in found]
+
+
+def _state(data: bytes) -> TableState:
+    table, _, memo = data.partition(_SEPARATOR)
+    kind = cast("MemoKind", "dbt" if memo[:3] == b"dbt" else "fpt")
+    return TableState(table, memo[3:] or None, kind if memo[3:] else None, "T.DBF")
+
+
+TABLES = _tables()
+
+
+def read_table(data: bytes) -> None:
+    """Decodes every cell of every row."""
+    for row, _ in load_table(_state(data), "cp850").views():
+        for cell in row.values():
+            cell.display()
+
+
+def compare_tables(data: bytes) -> None:
+    """Compares the table with the one it was made from, both ways."""
+    for one, two in ((TABLES[0], data), (data, TABLES[0])):
+        diff_tables(_state(one), _state(two), SPEC, observable="t")
+
+
+ANSWERS = [
+    answer("files", ROOT, FILE, FAULT),
+    answer("windows", WINDOW, CONTROL),
+    answer("registry", KEY_ROOT, KEY, VALUE),
+    answer("processes", PROCESS),
+]
+
+
+def read_answer(data: bytes) -> None:
+    """Parses it as it is, which the digest mostly refuses, and with a digest that fits, as a hostile probe would send it."""
+    head, _, rest = data.partition(b"\n")
+    body = rest[: rest.rfind(b'{"r":"end"')]
+    parse(head + b"\n" + body + end(body), expect_id=None)
+    parse(data, expect_id=None)
+
+
+HIVES = [
+    write(Key("root", keys=[Key("X", [("", 1, b"a\0b\0\0\0"), ("n", 4, b"\1\2\3\4")], [Key("Sub")])]), lists=lists)
+    for lists in ("lf", "lh", "li", "ri")
+]
+
+
+def read_registry(data: bytes) -> None:
+    """Reads it with a checksum that fits, so that more than the header is looked at, and as it is."""
+    if len(data) >= 512:
+        read_hive(with_checksum(data), r"HKLM\SOFTWARE\X")
+    read_hive(data, r"HKLM\SOFTWARE\X")
+
+
+def targets() -> list[Target]:
+    """All of them."""
+    refusals = (Unreadable, ContractFault)
+    return [
+        Target("dbf: read", TABLES, read_table, refusals),
+        Target("dbf: compare", TABLES, compare_tables, refusals),
+        Target("probe output", ANSWERS, read_answer, (ProbeError,)),
+        Target("registry hive", HIVES, read_registry, refusals),
+    ]
+
+
+def run_named(name: str, cases: int, seed: int) -> Outcome:
+    """One chunk of a target's cases, in a process of a pool."""
+    return run(next(target for target in targets() if target.name == name), cases, seed)
