@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
-from runner.lifecycle import RunPlan, run_once
+from runner.lifecycle import Learnt, RunPlan, run_once
 from runner.machines.base import MachineProvider
 from runner.record import RunRecord
 from runner.store import Campaign
-from validators.snapshot import Snapshot
 
 RERUN_CAUSES = ("machine", "agent_infrastructure")
 """Causes of an unscored run after which it is made again."""
@@ -43,7 +42,7 @@ def run_all(
     Returns:
         The last record of every plan that was begun, in the order of the plans.
     """
-    earlier: dict[str, Snapshot] = {}
+    learnt = Learnt()
     telling = threading.Lock()
 
     def one(plan: RunPlan) -> RunRecord | None:
@@ -55,7 +54,7 @@ def run_all(
                 tried,
                 campaign,
                 provider(plan.contract.contract.image),
-                earlier=earlier,
+                learnt=learnt,
                 cancelled=cancelled,
                 progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
             )

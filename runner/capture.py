@@ -18,7 +18,17 @@ from dataclasses import replace
 from pathlib import PureWindowsPath
 
 from contracts.globs import compile_glob, fold
-from contracts.schema import Computed, DbfTable, Effect, FileTree, FileValue, Observable, RegistryKey, TaskContract, Windows
+from contracts.schema import (
+    Computed,
+    DbfTable,
+    Effect,
+    FileTree,
+    FileValue,
+    Observable,
+    RegistryKey,
+    TaskContract,
+    Windows,
+)
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.probe import FileEntry, ProbeResult
 from runner.guests.registry import read_registry
@@ -180,9 +190,7 @@ def _unhashed(items: Iterable[FileItem], looked: Mapping[str, str]) -> Iterator[
     return (item.path for item in items if item.kind == "file" and not item.sha256 and item.path not in looked)
 
 
-def _sample(
-    guest: Guest, spec: FileTree, items: Sequence[FileItem], seed: str
-) -> tuple[dict[str, str], Sample | None]:
+def _sample(guest: Guest, spec: FileTree, items: Sequence[FileItem], seed: str) -> tuple[dict[str, str], Sample | None]:
     """Reads some of the files whose hashes were taken over.
 
     Returns:
@@ -335,7 +343,9 @@ def contents_of_changed(guest: Guest, contract: TaskContract, before: Snapshot, 
             item
             for item in now.items
             if item.kind == "file"
-            and (item.path not in old or old[item.path].sha256 != item.sha256 or any(fit(item.path) for fit in returned))
+            and (
+                item.path not in old or old[item.path].sha256 != item.sha256 or any(fit(item.path) for fit in returned)
+            )
             and not any(is_owned(table, f"{spec.files}\\{item.path}", Verb.MODIFIED) for table in tables)
         ]
         fits = [compile_glob(effect.path) for effect in effects if _looks_inside(effect, name) and effect.path]

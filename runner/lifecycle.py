@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.load import ContractError, LoadedContract
-from contracts.schema import TaskContract
+from contracts.schema import DbfTable, TaskContract
 from prompts.render import Condition, PromptError, find_prompt, render
 from runner import capture
 from runner.agents.base import AgentTask, Happening, PlannedAgent
@@ -44,6 +44,7 @@ from runner.record import (
 from runner.store import Campaign, blot_out, blotted
 from runner.verdict_record import verdict_part
 from validators.changes import Comparison, ContractFault
+from validators.dbf import KeyIndex, TableState
 from validators.files import TreeState
 from validators.require import unmet
 from validators.snapshot import Snapshot, compare
@@ -59,6 +60,40 @@ class RunPlan:
     condition: Condition
     trial: int = 1
     attempt: int = 1
+
+
+@dataclass
+class Learnt:
+    """What the runs of a campaign learn once and share.
+
+    Attributes:
+        before: Before-snapshots by checkpoint and contract: later clones read only what differs.
+        indexes: Keys of tables by the hash of their content.
+    """
+
+    before: dict[str, Snapshot] = field(default_factory=dict)
+    indexes: dict[tuple[str, ...], KeyIndex] = field(default_factory=dict)
+
+    def indexes_of(self, contract: TaskContract, before: Snapshot, kept: SnapshotRef) -> dict[str, KeyIndex]:
+        """The key indexes of a before-snapshot's tables, made now where there is none yet.
+
+        Raises:
+            Unreadable: A table contradicts itself.
+            ContractFault: A key does not exist or is not unique.
+        """
+        found = {}
+        for name, spec in contract.observe.items():
+            state = before.get(name)
+            if isinstance(spec, DbfTable) and spec.key and isinstance(state, TableState) and state.dbf is not None:
+                content = (str(kept.readings[name].blobs["dbf"]), str(spec.encoding), *spec.key)
+                try:
+                    found[name] = self.indexes.get(content) or KeyIndex.build(state, spec.key, spec.encoding)
+                except Unreadable as error:
+                    raise Unreadable(f"{name}: before the run: {error.reason}") from None
+                except ContractFault as error:
+                    raise ContractFault(f"{name}: {error.reason}") from None
+                self.indexes[content] = found[name]
+        return found
 
 
 class _Precondition(Exception):
@@ -106,7 +141,7 @@ def run_once(
     campaign: Campaign,
     provider: MachineProvider,
     *,
-    earlier: dict[str, Snapshot],
+    learnt: Learnt,
     cancelled: threading.Event,
     progress: Callable[[str], None],
 ) -> RunRecord:
@@ -116,7 +151,7 @@ def run_once(
         plan: What to run.
         campaign: Where evidence and record are kept.
         provider: Makes the machine.
-        earlier: Before-snapshots by checkpoint, shared by the runs of a campaign: later clones read only what differs.
+        learnt: What earlier runs of the campaign have learnt.
         cancelled: Set when a person wants to stop.
         progress: Told the phase that begins.
 
@@ -127,7 +162,7 @@ def run_once(
     draft = _Draft(plan, _run_id(plan), "")
     scratch = campaign.begin(draft.run)
     try:
-        verdict = _judged(draft, contract, campaign, provider, scratch, earlier, cancelled, progress)
+        verdict = _judged(draft, contract, campaign, provider, scratch, learnt, cancelled, progress)
     except _Cancelled:
         verdict = unscored(UnscoredCause.CANCELLED, "The run was cancelled by a person.")
     except _Precondition as error:
@@ -151,7 +186,7 @@ def _judged(
     campaign: Campaign,
     provider: MachineProvider,
     scratch: Path,
-    earlier: dict[str, Snapshot],
+    learnt: Learnt,
     cancelled: threading.Event,
     progress: Callable[[str], None],
 ) -> Verdict:
@@ -177,10 +212,11 @@ def _judged(
             capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
         with draft.phase("before", progress):
             key = f"{checkpoint.digest} {contract.id}"
-            before = capture.take(machine.guest, contract.observe, earlier=earlier.get(key))
-            earlier.setdefault(key, before)
+            before = capture.take(machine.guest, contract.observe, earlier=learnt.before.get(key))
+            learnt.before.setdefault(key, before)
             draft.before = campaign.keep_snapshot(before, settled=True)
-            _check_initial_state(contract, before, _guest_now(machine))
+            indexes = learnt.indexes_of(contract, before, draft.before)
+            _check_initial_state(contract, before, indexes, _guest_now(machine))
         go_on()
         started = _guest_now(machine)
         with draft.phase("agent", progress):
@@ -202,7 +238,7 @@ def _judged(
         raise _AgentInfrastructure(draft.supervised.infrastructure)
     report = draft.supervised.report
     with draft.phase("verdict", progress):
-        draft.comparisons = compare(contract.observe, before, after)
+        draft.comparisons = compare(contract.observe, before, after, indexes=indexes)
         return judge(
             contract,
             draft.comparisons,
@@ -214,12 +250,14 @@ def _judged(
         )
 
 
-def _check_initial_state(contract: TaskContract, before: Snapshot, now: datetime) -> None:
+def _check_initial_state(
+    contract: TaskContract, before: Snapshot, indexes: Mapping[str, KeyIndex], now: datetime
+) -> None:
     """Finds out before the agent begins whether the run can be judged at all.
 
     Comparing the state with itself finds every observable that is unreadable, and every key that is missing or not unique.
     """
-    same = compare(contract.observe, before, before)
+    same = compare(contract.observe, before, before, indexes=indexes)
     problems = unmet(
         contract.initial_state.require,
         rows={c.observable: c.rows for c in same if c.rows is not None},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from dataclasses import asdict
+from mmap import mmap
 from typing import Any
 
 from runner.record import Reading
@@ -12,9 +14,11 @@ from validators.dbf import TableState
 from validators.files import FileItem, Sample, TreeState
 from validators.registry import KeyItem, RegistryState, ValueItem
 from validators.snapshot import State, UnreadableState
+from validators.sql.form import Form
+from validators.sql.table import Column, Key, SqlState
 from validators.windows import WindowItem, WindowsState
 
-Keep = Callable[[bytes], str]
+Keep = Callable[[bytes | mmap], str]
 """Stores a blob and gives its name."""
 Blob = Callable[[str], bytes]
 """Gives a blob by its name."""
@@ -46,6 +50,19 @@ def keep_state(state: State, keep: Keep) -> Reading:
             values = [[v.key, v.name, v.type, b64encode(v.data).decode()] for v in state.values]
             registry = {"keys": keys, "values": values, "skipped": [list(entry) for entry in state.skipped]}
             return Reading(kind="registry", blobs={"items": keep(_ascii(registry))}, about={"exists": state.exists})
+        case SqlState():
+            about: dict[str, Any] = {
+                "name": state.name,
+                "exists": state.exists,
+                "columns": [asdict(column) for column in state.columns],
+                "keys": [asdict(key) for key in state.keys],
+                "order": list(state.order),
+                "count": state.count,
+                "server": state.server,
+                "findings": list(state.findings),
+                "notes": list(state.notes),
+            }
+            return Reading(kind="sql", blobs={"rows": keep(state.rows) if state.exists else None}, about=about)
         case UnreadableState():
             reason = state.reason.encode("utf-8", "backslashreplace").decode()
             return Reading(kind="unreadable", unreadable=reason)
@@ -69,6 +86,8 @@ def _load(reading: Reading, blob: Blob) -> State:
     if reading.kind == "dbf":
         table, memo = (None if (name := reading.blobs.get(role)) is None else blob(name) for role in ("dbf", "memo"))
         return TableState(table, memo, reading.about.get("memo_kind"), str(reading.about.get("name", "")))
+    if reading.kind == "sql":
+        return _sql(reading, blob)
     kept: Any = json.loads(blob(str(reading.blobs.get("items"))))
     if reading.kind == "windows":
         return WindowsState(tuple(WindowItem(*row) for row in _list(kept)))
@@ -85,7 +104,9 @@ def _load(reading: Reading, blob: Blob) -> State:
     return TreeState(
         bool(reading.about.get("exists")),
         tuple(
-            FileItem(path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams), *more)
+            FileItem(
+                path, kind, size, mtime, attributes, sha256, tuple((name, length) for name, length in streams), *more
+            )
             for path, kind, size, mtime, attributes, sha256, streams, *more in _list(kept["items"])
         ),
         {path: blob(name) for path, name in _list(kept["contents"])},
@@ -99,6 +120,25 @@ def _sample(kept: Any) -> Sample | None:
         return None
     hashed, of, differed = _list(kept)
     return Sample(hashed, of, tuple(_list(differed)))
+
+
+def _sql(reading: Reading, blob: Blob) -> SqlState:
+    about, rows = reading.about, reading.blobs.get("rows")
+    lines = b"" if rows is None else blob(rows)
+    if lines.count(b"\n") != about["count"] or (rows is None) == bool(about["exists"]):
+        raise ValueError("the rows are not as many as the record says")
+    return SqlState(
+        str(about["name"]),
+        bool(about["exists"]),
+        tuple(Column(**{**column, "form": Form(column["form"])}) for column in _list(about["columns"])),
+        tuple(Key(tuple(key["columns"]), str(key["origin"])) for key in _list(about["keys"])),
+        tuple(_list(about["order"])),
+        lines,
+        int(about["count"]),
+        str(about["server"]),
+        tuple(_list(about["findings"])),
+        tuple(_list(about["notes"])),
+    )
 
 
 def _list(value: Any) -> list[Any]:

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from mmap import mmap
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ class Campaign:
 
     # --- evidence ---
 
-    def keep(self, data: bytes) -> str:
+    def keep(self, data: bytes | mmap) -> str:
         """Stores a piece of evidence and returns its name."""
         name = hashlib.sha256(data).hexdigest()
         path = self._blobs / name[:2] / name

@@ -9,7 +9,7 @@ from ntpath import splitext
 
 from contracts.schema import DbfTable, FileTree, Observable, RegistryKey, SqlTable, Windows
 from validators.changes import Comparison, ContractFault, Unreadable, Verb
-from validators.dbf import MEMO_EXTENSIONS, TableState, diff_tables, is_owned, load_table
+from validators.dbf import MEMO_EXTENSIONS, KeyIndex, TableState, diff_tables, is_owned, load_table
 from validators.files import TreeState, diff_trees
 from validators.registry import RegistryState, diff_registry
 from validators.sql.diff import diff_sql
@@ -29,8 +29,16 @@ Snapshot = Mapping[str, State]
 """Observable's name to its state."""
 
 
-def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot) -> tuple[Comparison, ...]:
+def compare(
+    observe: Mapping[str, Observable], before: Snapshot, after: Snapshot, *, indexes: Mapping[str, KeyIndex] | None = None
+) -> tuple[Comparison, ...]:
     """Everything that happened between two snapshots, per observable in the contract's order.
+
+    Args:
+        observe: The contract's observables.
+        before: The state before the run.
+        after: The state after it.
+        indexes: Keys of before-states that were indexed already, by observable; a large table's index is worth keeping.
 
     Raises:
         Unreadable: A state is missing, unreadable, or contradicts itself; the message names the observable.
@@ -55,7 +63,7 @@ def compare(observe: Mapping[str, Observable], before: Snapshot, after: Snapshot
         try:
             match spec, _state(before, name, "before"), _state(after, name, "after"):
                 case DbfTable(), TableState() as was, TableState() as now:
-                    found.append(diff_tables(was, now, spec, observable=name))
+                    found.append(diff_tables(was, now, spec, observable=name, index=(indexes or {}).get(name)))
                 case FileTree(), TreeState() as was, TreeState() as now:
                     found.append(diff_trees(was, now, spec, observable=name, owned=owned))
                 case Windows(), WindowsState() as was, WindowsState() as now:

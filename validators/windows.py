@@ -115,7 +115,15 @@ def diff_windows(before: WindowsState, after: WindowsState, spec: Windows, *, ob
         for rule, hit in zip(rules, hits, strict=True)
     )
     rows = _WindowRows(WindowsState(tuple(old.values())), WindowsState(tuple(new.values())))
-    return Comparison(observable, changes, (), (), ignored, "by handle and process", rows)
+    warnings = tuple(_still(item, before=old.get(key)) for key, item in new.items() if item.hung or item.waiting)
+    return Comparison(observable, changes, (), tuple(filter(None, warnings)), ignored, "by handle and process", rows)
+
+
+def _still(item: WindowItem, before: WindowItem | None) -> str:
+    """What a person should know of a window after the run although it is no change."""
+    if item.hung:
+        return f"the window “{_subject(item)}” does not answer"
+    return f"the dialog “{_subject(item)}” waits for an answer, as before the run" if before is not None else ""
 
 
 def _seen(state: WindowsState, rules: list[IgnoredWindow], hits: list[dict[tuple[int, int], str]]) -> list[WindowItem]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from contracts.load import load_contract, load_text
 from runner.agents.base import AgentReport, AgentTask, PlannedAgent
-from runner.lifecycle import RunPlan, run_once
+from runner.lifecycle import Learnt, RunPlan, run_once
 from runner.machines.base import MachineProvider
 from runner.machines.wine import WineProvider
 from runner.record import RunRecord
@@ -58,7 +58,7 @@ def run_agent(
         RunPlan(loaded, PlannedAgent("acting", Acting(act)), "instruction"),
         campaign,
         provider or WineProvider(),
-        earlier={},
+        learnt=Learnt(),
         cancelled=cancelled or threading.Event(),
         progress=lambda _: None,
     )

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from tests.peers.fake_guest import HEADER, FakeGuest, window
 from tests.validators.dbf_files import F, Table
 from validators.changes import Comparison, Unreadable
 from validators.dbf import TableState
-from validators.files import TreeState, diff_trees
+from validators.files import Sample, TreeState, diff_trees
 from validators.snapshot import Snapshot, State, UnreadableState, compare
 from validators.windows import WindowsState
 
 TABLE = DbfTable.model_validate({"dbf": r"C:\D\T.DBF"})
 TREE = FileTree.model_validate({"files": r"C:\D"})
+UNSAMPLED = FileTree.model_validate({"files": r"C:\D", "sample": 0})
 OBSERVE: dict[str, Observable] = {"table": TABLE, "disk": TREE}
 WITH_WINDOWS: dict[str, Observable] = {**OBSERVE, "screen": Windows(windows=WindowScope())}
 DBF = b"\x03" + b"the rest"
@@ -184,7 +186,9 @@ def test_a_tree_is_listed_and_hashed(guest: FakeGuest) -> None:
         r"SUB\a.txt": ("file", 3, hashlib.sha256(b"one").hexdigest(), ()),
         "APP.LOG": ("file", 7, hashlib.sha256(b"started").hexdigest(), ((":zone:$DATA", 26),)),
     }
-    assert guest.probes == [("files", "--streams", r"C:\D")]
+    assert guest.probes == [
+        ("files", "--streams", r"C:\D"), ("files", "--hash", "--streams", r"C:\D\APP.LOG"),
+    ]  # fmt: skip
 
 
 def test_an_absent_tree_is_positively_absent() -> None:
@@ -314,12 +318,12 @@ def test_a_small_tree_is_hashed_whole_so_that_a_time_put_back_is_seen(guest: Fak
 
 def test_of_a_large_tree_only_what_differs_is_read(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "HASH_ALL", 4)
-    before = capture.take(guest, {"disk": TREE})["disk"]
+    before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     assert sum(guest.reads.values()) == 3
     guest.reads.clear()
     guest.put(r"C:\D\SUB\a.txt", b"two")
     guest.put(r"C:\D\new.txt", b"new")
-    after = capture.take(guest, {"disk": TREE}, earlier={"disk": before})["disk"]
+    after = capture.take(guest, {"disk": UNSAMPLED}, earlier={"disk": before})["disk"]
     assert dict(guest.reads) == {r"C:\D\SUB\A.TXT": 1, r"C:\D\NEW.TXT": 1}
     assert changed_between(before, after) == ["created new.txt", r"modified SUB\a.txt"]
     assert all(item.sha256 for item in tree(after).items if item.kind == "file")
@@ -327,23 +331,117 @@ def test_of_a_large_tree_only_what_differs_is_read(guest: FakeGuest, monkeypatch
 
 def test_the_size_of_a_tree_decides_not_the_number_of_files(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
     total = len(DBF) + len(b"one") + len(b"started")
-    before = capture.take(guest, {"disk": TREE})["disk"]
+    before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     for limit, expected in ((total, 3), (total - 1, 0)):
         monkeypatch.setattr(capture, "HASH_ALL", limit)
         guest.reads.clear()
-        capture.take(guest, {"disk": TREE}, earlier={"disk": before})
+        capture.take(guest, {"disk": UNSAMPLED}, earlier={"disk": before})
         assert sum(guest.reads.values()) == expected
 
 
 def test_what_could_not_be_hashed_earlier_is_tried_again(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "HASH_ALL", 0)
     guest.lock(r"C:\D\APP.LOG")
-    before = capture.take(guest, {"disk": TREE})["disk"]
+    before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     guest.unlock(r"C:\D\APP.LOG")
     guest.reads.clear()
-    after = capture.take(guest, {"disk": TREE}, earlier={"disk": before})["disk"]
+    after = capture.take(guest, {"disk": UNSAMPLED}, earlier={"disk": before})["disk"]
     assert dict(guest.reads) == {r"C:\D\APP.LOG": 1}
     assert all(item.sha256 for item in tree(after).items if item.kind == "file")
+
+
+def large(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch, files: int = 300) -> FakeGuest:
+    """A tree beyond the size that is hashed whole."""
+    monkeypatch.setattr(capture, "HASH_ALL", 4)
+    for number in range(files):
+        guest.put(rf"C:\D\MANY\{number:03}.txt", b"content %d" % number)
+    return guest
+
+
+def sampled(share: float, **about: Any) -> dict[str, Observable]:
+    return observe(disk={"files": r"C:\D", "sample": Decimal(str(share)), **about})
+
+
+def test_a_share_of_what_looks_unchanged_is_read_and_told(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    spec = sampled(0.1)
+    before = capture.take(guest, spec)
+    assert tree(before["disk"]).sample is None
+    guest.reads.clear()
+    after = capture.take(guest, spec, earlier=before, seed="run 1")
+    assert sum(guest.reads.values()) == 31  # a tenth of 303, rounded up
+    assert tree(after["disk"]).sample == Sample(31, 303)
+    (found,) = compare(spec, before, after)
+    assert (found.changes, found.warnings) == ((), ())
+    assert [(note.kind, note.count) for note in found.notes] == [("sampled", 31)]
+
+
+def test_samples_depend_on_the_seed_alone(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    before = capture.take(guest, sampled(0.1))
+
+    def picked(seed: str) -> set[str]:
+        guest.reads.clear()
+        capture.take(guest, sampled(0.1), earlier=before, seed=seed)
+        return set(guest.reads)
+
+    assert picked("a") == picked("a")
+    assert picked("a") != picked("b")
+
+
+def test_a_time_put_back_that_the_sample_meets_makes_the_whole_tree_be_read(
+    guest: FakeGuest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large(guest, monkeypatch)
+    spec = sampled(0.5)
+    before = capture.take(guest, spec)
+    changed = {f"{number:03}.txt" for number in range(0, 300, 3)}
+    for name in changed:
+        guest.put(rf"C:\D\MANY\{name}", guest.node(rf"C:\D\MANY\{name}").data[::-1], keep_time=True)
+    after = capture.take(guest, spec, earlier=before, seed="any")
+    (found,) = compare(spec, before, after)
+    assert {change.subject for change in found.changes} >= {rf"MANY\{name}" for name in changed if name > "010.txt"}
+    assert "`verify: full`" in found.warnings[0]
+
+
+def test_a_time_put_back_is_always_seen_with_a_full_check(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    spec = sampled(0, verify="full")
+    before = capture.take(guest, spec)
+    guest.put(r"C:\D\MANY\007.txt", b"CONTENT 7", keep_time=True)
+    after = capture.take(guest, spec, earlier=before)
+    assert changed_between(before["disk"], after["disk"]) == [r"modified MANY\007.txt"]
+    assert tree(after["disk"]).sample is None
+
+
+def test_samples_are_bounded(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    before = capture.take(guest, sampled(1))
+    guest.reads.clear()
+    monkeypatch.setattr(capture, "SAMPLE_FILES", 5)
+    capture.take(guest, sampled(1), earlier=before)
+    assert sum(guest.reads.values()) == 5
+    guest.reads.clear()
+    monkeypatch.setattr(capture, "SAMPLE_BYTES", 25)
+    capture.take(guest, sampled(1), earlier=before)
+    assert 0 < sum(guest.reads.values()) <= 3
+
+
+def test_a_sampled_file_that_cannot_be_read_is_no_difference(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    before = capture.take(guest, sampled(1))
+    guest.lock(r"C:\D\MANY\007.txt")
+    after = tree(capture.take(guest, sampled(1), earlier=before)["disk"])
+    assert after.sample == Sample(302, 303)
+    assert changed_between(before["disk"], after) == []
+
+
+def test_what_did_not_change_is_the_same_item(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
+    large(guest, monkeypatch)
+    before = tree(capture.take(guest, sampled(0))["disk"])
+    after = tree(capture.take(guest, sampled(0), earlier={"disk": before})["disk"])
+    old = {item.path: item for item in before.items}
+    assert all(item is old[item.path] for item in after.items if item.kind == "file")
 
 
 @pytest.mark.parametrize("earlier", [UnreadableState("it was down"), TreeState(exists=False), WindowsState()])
@@ -514,6 +612,19 @@ def test_contents_are_bounded_in_number_and_those_an_effect_looks_at_come_first(
     state = with_contents(guest, before, expect=expect)
     assert set(state.contents or {}) == {"Z.OUT", "A.TXT"}
     assert state.missing == dict.fromkeys(("B.TXT", "C.TXT"), "more than 2 files changed")
+
+
+def test_a_file_that_a_returned_value_comes_from_is_kept_unchanged_or_not(guest: FakeGuest) -> None:
+    before = capture.take(guest, OBSERVE)
+    guest.put(r"C:\D\NEW.TXT", b"new")
+    wanted = {"file": "disk", "path": "*.LOG", "value": "text"}
+    about = contract().model_dump(by_alias=True, exclude_none=True) | {
+        "returns": {"schema": {}, "expect": {"log": {"sum": [1, {**wanted, "as": "number"}]}}}
+    }
+    asked = TaskContract.model_validate(about)
+    after = capture.take(guest, OBSERVE, earlier=before)
+    state = tree(capture.contents_of_changed(guest, asked, before, after)["disk"])
+    assert state.contents == {"NEW.TXT": b"new", "APP.LOG": b"started"}
 
 
 def test_a_file_that_changes_again_keeps_no_content(guest: FakeGuest) -> None:

@@ -195,7 +195,7 @@ def crafted(writer: Writer, software: Key | int) -> bytes:
     return writer.file(writer.cell(root + b"r"))
 
 
-_LIST = 0x170
+_LIST = 0x158
 """Where the list of three keys lies that the tests of wrong counts begin with."""
 
 
