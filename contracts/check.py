@@ -418,11 +418,14 @@ class _Checker:
     @staticmethod
     def _bounds(effect: Effect, which: str, loc: Loc) -> Iterator[Finding]:
         if effect.verb in _FINAL_STATES:
-            if which == "allow":
+            if which != "expect":
+                other = "absent" if effect.verb == "present" else "present"
                 yield Finding(
                     (*loc, effect.verb),
-                    f"`{effect.verb}` is a final state, which is expected or forbidden, never allowed",
-                    "to allow windows that open or close use `opened` or `closed`",
+                    f"`{effect.verb}` is a final state, which can only be expected",
+                    "to allow windows that open or close use `opened` or `closed`"
+                    if which == "allow"
+                    else f"expect `{other}` instead",
                     on_key=True,
                 )
             if effect.count is not None:

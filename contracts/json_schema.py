@@ -122,7 +122,8 @@ def _clean(node: Any, matcher: dict[str, Any]) -> Any:
         ((pattern, values),) = found.pop("patternProperties").items()
         found["additionalProperties"] = values
         found["propertyNames"] = found.get("propertyNames", {}) | {"pattern": pattern}
-    if {"$ref": "#/$defs/FieldOf"} in found.get("anyOf", ()):
+    choices = found.get("anyOf", ())
+    if {"$ref": "#/$defs/FieldOf"} in choices and {"$ref": "#/$defs/Is"} in choices:
         matcher["anyOf"] = found.pop("anyOf")
         matcher["description"] = "A bare value (a literal), or a mapping that says what it is."
         found["$ref"] = "#/$defs/Matcher"

@@ -26,12 +26,14 @@ from contracts.schema import (
     FileValue,
     Observable,
     RegistryKey,
+    SqlTable,
     TaskContract,
     Windows,
 )
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.probe import FileEntry, ProbeResult
 from runner.guests.registry import read_registry
+from runner.sql.snapshot import read_tables
 from validators.changes import Verb
 from validators.dbf import MemoKind, TableState, is_owned
 from validators.files import FileItem, Sample, TreeState
@@ -75,14 +77,16 @@ def take(
     """
     states: dict[str, State] = {}
     for name, spec in observe.items():
+        if isinstance(spec, SqlTable):
+            continue  # read below, all tables of a source together
         try:
             states[name] = _read(guest, spec, (earlier or {}).get(name), seed)
         except Unreadable as error:
             states[name] = UnreadableState(error.reason)
-    return states
+    return states | read_tables({name: spec for name, spec in observe.items() if isinstance(spec, SqlTable)})
 
 
-def _read(guest: Guest, spec: Observable, earlier: State | None, seed: str) -> State:
+def _read(guest: Guest, spec: DbfTable | FileTree | Windows | RegistryKey, earlier: State | None, seed: str) -> State:
     match spec:
         case DbfTable():
             return read_table(guest, spec)

@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def read_pdf(data: bytes) -> PdfFacts:
 
 
 def _in_own_process(data: bytes) -> PdfFacts:
-    command = [sys.executable, "-I", str(Path(pdf_reader.__file__))]
+    command = [sys.executable, "-P", str(Path(pdf_reader.__file__))]
     try:
         done = subprocess.run(
             command, input=data, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_WAIT, check=False
@@ -147,7 +148,7 @@ class PictureFacts:
 @contextmanager
 def _opened(data: bytes) -> Iterator[Image.Image]:
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as picture:
+        with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(data), formats=FORMATS) as picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise BadDocument(f"it has {picture.width} × {picture.height} pixels, more than are looked at")
             yield picture

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+import re
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -14,41 +16,58 @@ from runner.report.stats import Tally, tally
 from runner.report.text import duration, visible
 from runner.report.words import CAUSES, OUTCOMES, in_words, kind_name
 
-_MAX_REASON: Final = 120
+_CLAIM: Final = re.compile(r"^The agent [^,.]{1,80}, (?:and|but) ")
+_MAX_REASON: Final = 160
 _MAX_NAME: Final = 60
 
 
-def outcome_table(records: Iterable[RunRecord]) -> Table:
-    """A line per run, readable at 100 columns and without colour; superseded attempts are only counted.
+def outcome_table(records: Iterable[RunRecord]) -> Group:
+    """A line per run under its contract, readable at 100 columns and without colour; superseded attempts are only counted.
 
     Texts of records are data: they carry no markup and no control characters to the terminal.
     """
     runs = list(records)
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), caption_justify="left", caption_style="none"
-    )
-    table.add_column("Contract", overflow="fold", max_width=18)
-    table.add_column("Agent", overflow="fold", max_width=14)
-    table.add_column("Prompt", no_wrap=True)
-    table.add_column("Outcome", no_wrap=True)
-    table.add_column("Kind", overflow="fold", max_width=12)
-    table.add_column("Reason", overflow="fold", max_width=72)
-    table.add_column("Time", justify="right", no_wrap=True)
-    for record in runs:
-        if record.superseded:
-            continue
-        outcome = OUTCOMES[record.verdict.outcome]
+    counted = [record for record in runs if not record.superseded]
+    prompts = {record.agent.prompt for record in counted}
+    parts: list[Text | Table] = []
+    for (name, title), members in itertools.groupby(counted, lambda one: (one.contract.id, one.contract.title)):
+        heading = Text(_shortened(visible(title), _MAX_NAME), style="bold")
+        parts += [
+            heading.append(f"  {_shortened(visible(name), _MAX_NAME)}", style="not bold dim"),
+            _rows(members, prompts),
+        ]
+    return Group(*parts, Text(_summary(tally(runs)), style="bold"))
+
+
+def _rows(records: Iterable[RunRecord], prompts: Collection[str]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2), expand=True, collapse_padding=True)
+    table.add_column("Outcome", overflow="fold", width=22)
+    table.add_column("Agent", overflow="fold", width=26)
+    table.add_column("Why", overflow="fold", ratio=1)
+    table.add_column("Time", justify="right", no_wrap=True, width=7)
+    for record in records:
+        agent = record.agent.name if len(prompts) == 1 else f"{record.agent.name}, {record.agent.prompt}"
         table.add_row(
-            Text(_broken(_shortened(visible(record.contract.id), _MAX_NAME))),
-            _cell(record.agent.name),
-            Text(record.agent.prompt),
-            Text(outcome.letters, style=f"bold {outcome.colour}"),
-            _cell(kind_name(record.verdict)),
-            Text(_shortened(visible(record.verdict.reason), _MAX_REASON)),
+            _outcome(record),
+            _cell(agent.removeprefix("scripted ")),
+            Text(_shortened(_why(visible(record.verdict.reason)), _MAX_REASON)),
             Text(duration(record.timings.get("agent"))),
         )
-    table.caption = Text(_summary(tally(runs)), style="bold")
+    table.add_row()
     return table
+
+
+def _why(reason: str) -> str:
+    """The reason without the clause that repeats the agent's claim, which the outcome's first letters tell."""
+    rest = _CLAIM.sub("", reason)
+    return rest[:1].upper() + rest[1:]
+
+
+def _outcome(record: RunRecord) -> Text:
+    outcome = OUTCOMES[record.verdict.outcome]
+    text = Text(outcome.letters, style=f"bold {outcome.colour}")
+    kind = _shortened(visible(kind_name(record.verdict)), _MAX_NAME)
+    return text.append(f" {kind}", style="not bold default") if kind else text
 
 
 def summary_line(records: Iterable[RunRecord]) -> str:
@@ -74,12 +93,6 @@ def _summary(counts: Tally) -> str:
 
 def _cell(text: str) -> Text:
     return Text(_shortened(visible(text), _MAX_NAME))
-
-
-def _broken(name: str) -> str:
-    """A contract's id in two lines if it is long: the suite, and the task."""
-    suite, dot, task = name.rpartition(".")
-    return f"{suite}{dot}\n{task}" if dot and len(name) > 16 else name
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -17,6 +17,7 @@ from runner.sql.mariadb import MariaDb
 from runner.sql.postgres import SETTINGS, Postgres
 from runner.sql.server import FoundTable, Server
 from runner.sql.sources import parse_connection
+from validators.sql.form import fields_of
 
 PROOF = 1_000
 """How many rows are read in both ways."""
@@ -75,8 +76,6 @@ class _Copy:
         if not {"server", "servername"} & given.keys():
             raise NotFaster("the connection string names no server of its own (DSN)")
         options = {_LIBPQ[key]: value for key, value in given.items() if key in _LIBPQ and value}
-        if options.get("sslmode") == "":
-            del options["sslmode"]
         (snapshot,) = server.rows("SELECT pg_catalog.pg_export_snapshot()")[0]
         try:
             self._session = psycopg.connect(**options, connect_timeout=10, client_encoding="UTF8", autocommit=True)  # type: ignore[arg-type]
@@ -109,6 +108,12 @@ def _name(snapshot: str) -> str:
     return snapshot
 
 
+def _values(row: Any) -> list[str]:
+    """The values of a row that came as a line; one that could not be joined stops the fast way anyway."""
+    fields = fields_of(str(row[0]).encode("utf-8", "surrogatepass"))
+    return ["" if value is None else value.decode("utf-8", "surrogatepass") for value in fields]
+
+
 class _ServerLines:
     """Lines joined by the server."""
 
@@ -123,7 +128,7 @@ class _ServerLines:
         return count
 
     def _lines(self, table: FoundTable) -> Iterator[list[str]]:
-        for page in self._server.pages(table, self._server.line_expression(table)):
+        for page in self._server.pages(table, self._server.line_expression(table), _values):
             lines = [row[0] for row in page]
             if None in lines:  # longer than the server joins (max_allowed_packet)
                 raise NotFaster("a row is longer than the server joins")

@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from runner.sql.server import LOCK_SECONDS, CannotRead, FoundColumn, FoundTable, Server, best_keys, matching
 from runner.sql.values import text_of
-from validators.sql.form import Form, unescaped
+from validators.sql.form import Form
 
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "double", "float", "year", "bit")
 _MOMENTS = {"date": Form.DATE, "time": Form.TIME, "datetime": Form.DATETIME, "timestamp": Form.INSTANT}
@@ -37,6 +39,7 @@ class MariaDb(Server):
     product = "MariaDB"
     options: ClassVar[dict[str, str]] = {"CHARSET": "utf8mb4"}
 
+    @override
     def begin(self) -> None:
         self.connection.autocommit = True
         for statement in (
@@ -57,14 +60,19 @@ class MariaDb(Server):
             raise CannotRead("the connection names no database: add `Database=…`")
         self.connection.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
 
+    @override
     def end(self) -> None:
         self.connection.execute("ROLLBACK")
 
+    @override
     def quoted(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
+    @override
     def find(self, wanted: str) -> FoundTable | None:
-        tables = self.rows("SELECT table_schema, table_name, table_type, engine, avg_row_length FROM information_schema.tables")
+        tables = self.rows(
+            "SELECT table_schema, table_name, table_type, engine, avg_row_length FROM information_schema.tables"
+        )
         names = [(str(row[0]), str(row[1])) for row in tables if str(row[0]).lower() not in _SYSTEM]
         found = matching(names, wanted, lambda schema: schema == self._database)
         if found is None:
@@ -129,44 +137,44 @@ class MariaDb(Server):
 
     # --- rows -----------------------------------------------------------------------------------------------------------
 
+    @override
     def blocks(self, table: FoundTable) -> Iterator[Sequence[Any]]:
-        return self.pages(table, ", ".join(column.expression for column in table.columns))
+        return self.pages(table, ", ".join(column.expression for column in table.columns), list)
 
-    def pages(self, table: FoundTable, what: str) -> Iterator[Sequence[Any]]:
-        """The rows in pages by the key, so that the driver holds one page and not the table."""
+    def pages(self, table: FoundTable, what: str, values: Callable[[Any], Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        """The rows in pages by the key, so that the driver holds one page and not the table.
+
+        Args:
+            table: The table.
+            what: What is selected.
+            values: Gives the values of all columns, spelt, from a row of what is selected.
+        """
         places = {column.name: index for index, column in enumerate(table.columns)}
         key = [table.columns[places[name]] for name in table.order]
         order = ", ".join(self.quoted(column.name) for column in key)
         start = f"SELECT {what} FROM {table.sql}"  # noqa: S608
         if not key:
-            yield from self._run(start)
+            yield from self.run(start)
             return
         if any(column.form not in _PAGEABLE or column.type.startswith(_NOT_EXACT) for column in key):
-            yield from self._run(f"{start} ORDER BY {order}")
+            yield from self.run(f"{start} ORDER BY {order}")
             return
         size = max(50, min(_PAGE_ROWS, _PAGE_BYTES // max(table.row_length, 1)))
-        where, last = "", []
-        single = what.count(", ") == 0 or what.startswith("CONCAT(")
+        where = ""
+        last: list[Any] = []
         while True:
-            page = list(self._flat(self._run(f"{start}{where} ORDER BY {order} LIMIT {size}", *last)))
+            page = list(self._flat(self.run(f"{start}{where} ORDER BY {order} LIMIT {size}", *last)))
             if page:
                 yield page
             if len(page) < size:
                 return
-            texts = self._key_texts(page[-1], [places[column.name] for column in key], joined=single and len(table.columns) > 1)
-            last, where = self._after(key, texts)
+            end = values(page[-1])
+            last, where = self._after(key, [str(end[places[column.name]]) for column in key])
 
     @staticmethod
     def _flat(blocks: Iterator[Sequence[Any]]) -> Iterator[Any]:
         for block in blocks:
             yield from block
-
-    @staticmethod
-    def _key_texts(row: Any, places: list[int], *, joined: bool) -> list[str]:
-        if not joined:
-            return [str(row[place]) for place in places]
-        parts = str(row[0]).encode("utf-8", "surrogatepass").split(b"\t")
-        return [(unescaped(parts[place]) or b"").decode("utf-8", "surrogatepass") for place in places]
 
     def _after(self, key: Sequence[FoundColumn], texts: list[str]) -> tuple[list[Any], str]:
         """The condition for rows behind a key: ``a > ? OR (a = ? AND b > ?)``, which indexes can serve."""
@@ -178,21 +186,14 @@ class MariaDb(Server):
             bound += [*values[:index], values[index]]
         return bound, " WHERE " + " OR ".join(parts)
 
-    def _run(self, sql: str, *parameters: Any) -> Iterator[Sequence[Any]]:
-        cursor = self.connection.cursor()
-        try:
-            cursor.execute(sql, *parameters)
-            while block := cursor.fetchmany(2000):
-                yield block
-        finally:
-            cursor.close()
-
+    @override
     def sample(self, table: FoundTable, rows: int) -> list[Any]:
         what = ", ".join(column.expression for column in table.columns)
         order = ", ".join(self.quoted(name) for name in table.order)
         sql = f"SELECT {what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "") + f" LIMIT {int(rows)}"  # noqa: S608
-        return list(self._flat(self._run(sql)))
+        return list(self._flat(self.run(sql)))
 
+    @override
     def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
         if not any(column.form is Form.BYTES for column in table.columns):
             return tuple
@@ -215,6 +216,7 @@ class MariaDb(Server):
 
     # --- other sessions ---------------------------------------------------------------------------------------------------
 
+    @override
     def open_transactions(self, tables: Sequence[FoundTable]) -> list[str]:
         if not tables:
             return []
@@ -242,16 +244,19 @@ class MariaDb(Server):
                 words.append(f"{who} is in an open transaction since {since} UTC")
         return words
 
-    def blockers(self, table: FoundTable) -> list[str]:  # noqa: ARG002
+    @override
+    def blockers(self, table: FoundTable) -> list[str]:
         sessions = self.rows(
             "SELECT id, user, host, command, time, COALESCE(state, '') FROM information_schema.processlist "
             "WHERE id <> ? AND (db = ? OR db IS NULL) AND command NOT IN ('Daemon', 'Binlog Dump') ORDER BY time DESC",
             int(self._me), self._database,
         )  # fmt: skip
         return [
-            f"session {row[0]} (user {row[1]} at {row[2]}, {row[3]} {row[5]}".rstrip() + f", for {row[4]} s)" for row in sessions
+            f"session {row[0]} (user {row[1]} at {row[2]}, {row[3]} {row[5]}".rstrip() + f", for {row[4]} s)"
+            for row in sessions
         ]
 
+    @override
     def is_locked(self, error: Exception) -> bool:
         return "(1205)" in str(error)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from runner.sql.server import LOCK_SECONDS, CannotRead, FoundColumn, FoundTable, Server, best_keys, matching
 from validators.sql.form import Form
 
@@ -49,6 +51,7 @@ class Postgres(Server):
     as_copy = True
     options: ClassVar[dict[str, str]] = {
         "BoolsAsChar": "0",
+        "Protocol": "7.4-1",  # no savepoint around each statement: a snapshot cannot be exported from within one
         "UseDeclareFetch": "1",  # else the driver holds the whole result
         "Fetch": "2000",
         "TextAsLongVarchar": "1",
@@ -57,6 +60,7 @@ class Postgres(Server):
         "MaxVarcharSize": "0",
     }
 
+    @override
     def begin(self) -> None:
         self.connection.autocommit = True
         for name, value in SETTINGS.items():
@@ -68,8 +72,11 @@ class Postgres(Server):
         )
         isolation, read_only, self.version, self._encoding = (str(item) for item in found)
         if isolation not in ("repeatable read", "serializable") or read_only != "on":
-            raise CannotRead(f"the session did not become read-only with one view of all tables ({isolation}, {read_only})")
+            raise CannotRead(
+                f"the session did not become read-only with one view of all tables ({isolation}, {read_only})"
+            )
 
+    @override
     def find(self, wanted: str) -> FoundTable | None:
         tables = self.rows(
             "SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, "
@@ -101,7 +108,8 @@ class Postgres(Server):
         for name, spelt, kind, not_null, generated in self.rows(
             "SELECT attname::text, pg_catalog.format_type(atttypid, atttypmod), atttypid::bigint, attnotnull::int, "
             "attgenerated::text FROM pg_catalog.pg_attribute "
-            f"WHERE attrelid = {int(oid)} AND attnum > 0 AND NOT attisdropped ORDER BY attnum"  # noqa: S608
+            "WHERE attrelid = CAST(CAST(? AS bigint) AS oid) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            oid,
         ):
             base = types.get(int(kind), ("", 0))
             while base[1]:  # a domain
@@ -122,7 +130,8 @@ class Postgres(Server):
             int(row[0]): str(row[1])
             for row in self.rows(
                 "SELECT attnum::int, attname::text FROM pg_catalog.pg_attribute "
-                f"WHERE attrelid = {int(table.handle)} AND attnum > 0 AND NOT attisdropped"  # noqa: S608
+                "WHERE attrelid = CAST(CAST(? AS bigint) AS oid) AND attnum > 0 AND NOT attisdropped",
+                table.handle,
             )
         }
         primary: list[str] = []
@@ -130,8 +139,9 @@ class Postgres(Server):
         for name, is_primary, columns, size in self.rows(
             "SELECT c.relname::text, i.indisprimary::int, i.indkey::text, i.indnkeyatts::int "
             "FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
-            f"WHERE i.indrelid = {int(table.handle)} AND i.indisunique AND i.indisvalid "  # noqa: S608
-            "AND i.indpred IS NULL AND i.indexprs IS NULL"
+            "WHERE i.indrelid = CAST(CAST(? AS bigint) AS oid) AND i.indisunique AND i.indisvalid "
+            "AND i.indpred IS NULL AND i.indexprs IS NULL",
+            table.handle,
         ):
             key = [numbers[int(number)] for number in str(columns).split()[: int(size)]]
             if is_primary:
@@ -140,6 +150,7 @@ class Postgres(Server):
                 unique[str(name)] = key
         return best_keys(primary, unique, {column.name: column.nullable for column in table.columns})
 
+    @override
     def select(self, table: FoundTable) -> str:
         # concat() gives the text of the type's output function, as COPY does; a cast to text would strip CHAR and
         # spell booleans otherwise.
@@ -157,12 +168,15 @@ class Postgres(Server):
         order = ", ".join(self.quoted(name) for name in table.order)
         return f"SELECT {what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "")  # noqa: S608
 
+    @override
     def open_transactions(self, tables: Sequence[FoundTable]) -> list[str]:
         found = []
         for pid, modes, table, user, program, state, since in self._locks(tables):
             who = _who(pid, user, program, state, since)
             if any(mode in _WRITES for mode in modes):
-                found.append(f"{who} may have changed {table} without having committed: what it did is not in this reading")
+                found.append(
+                    f"{who} may have changed {table} without having committed: what it did is not in this reading"
+                )
             elif "RowShareLock" in modes:
                 found.append(f"{who} has locked rows of {table} and is still in its transaction")
             elif state == "idle in transaction":
@@ -180,10 +194,12 @@ class Postgres(Server):
             "WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() "
             "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
             "AND coalesce(a.backend_type, '') <> 'autovacuum worker' AND coalesce(a.application_name, '') <> 'legacyproof' "
-            f"AND l.relation IN ({', '.join(map(str, names))}) GROUP BY 1, 3, 4, 5, 6, 7 ORDER BY 1, 3"  # noqa: S608
+            "AND l.relation::bigint = ANY (string_to_array(?, ',')::bigint[]) GROUP BY 1, 3, 4, 5, 6, 7 ORDER BY 1, 3",
+            ",".join(map(str, names)),
         )
         return [(row[0], str(row[1]).split(), names[int(row[2])], *row[3:]) for row in rows]
 
+    @override
     def blockers(self, table: FoundTable) -> list[str]:
         return [
             f"{_who(pid, user, program, state, since)} holds it ({', '.join(modes)})"
@@ -191,6 +207,7 @@ class Postgres(Server):
             if "AccessExclusiveLock" in modes
         ]
 
+    @override
     def is_locked(self, error: Exception) -> bool:
         return bool(error.args) and error.args[0] == "55P03"
 

@@ -106,7 +106,11 @@ def best_keys(
     if primary and not any(nullable.get(name, True) for name in primary):
         found.append((tuple(primary), "primary key"))
     for index, columns in sorted(unique.items(), key=lambda item: (len(item[1]), item[0])):
-        if columns and tuple(columns) not in [key for key, _ in found] and not any(nullable.get(n, True) for n in columns):
+        if (
+            columns
+            and tuple(columns) not in [key for key, _ in found]
+            and not any(nullable.get(n, True) for n in columns)
+        ):
             found.append((tuple(columns), f"unique index {index}"))
     return found
 
@@ -117,6 +121,8 @@ class Server(ABC):
     product: ClassVar[str]
     as_copy: ClassVar[bool] = False
     """Whether lines are escaped as PostgreSQL's ``COPY`` does."""
+    ordered: ClassVar[bool] = True
+    """Whether rows come in the order of the key; if not, their lines are sorted."""
     options: ClassVar[Mapping[str, str]] = {}
     """Driver options that must hold for values to arrive as they are."""
 
@@ -178,11 +184,17 @@ class Server(ABC):
 
     def blocks(self, table: FoundTable) -> Iterator[Sequence[Any]]:
         """The rows, some at a time, never all of them in memory."""
+        return self.run(self.select(table))
+
+    def run(self, sql: str, *parameters: Any) -> Iterator[Sequence[Any]]:
+        """The rows of a query, some at a time."""
         cursor = self.connection.cursor()
         try:
-            cursor.execute(self.select(table))
+            cursor.execute(sql, *parameters)
             while block := cursor.fetchmany(BLOCK):
                 yield block
+                if len(block) < BLOCK:  # mdbtools begins anew when it is asked once more
+                    return
         finally:
             cursor.close()
 

@@ -79,7 +79,9 @@ def find_source(name: str, environment: Mapping[str, str] | None = None) -> Sour
             return Source(name, "sqlite" if kind == "sqlite" else "access", str(path))
     pairs = parse_connection(text)
     if not any(key.casefold() in ("driver", "dsn", "filedsn") for key, _ in pairs):
-        raise SourceError(f"{variable}: neither an ODBC connection string (with DRIVER or DSN) nor `sqlite:`, `access:`, `file:`")
+        raise SourceError(
+            f"{variable}: neither an ODBC connection string (with DRIVER or DSN) nor `sqlite:`, `access:`, `file:`"
+        )
     secrets = tuple(value for key, value in pairs if value and _SECRET.search(key))
     return Source(name, "odbc", text, (*secrets, *(_braced(secret) for secret in secrets)))
 
@@ -130,7 +132,10 @@ def parse_connection(text: str) -> list[tuple[str, str]]:
 
 def build_connection(pairs: Iterable[tuple[str, str]]) -> str:
     """The connection string with these keywords and values."""
-    return ";".join(f"{key}={_braced(value) if re.search(r'[;{}=]|^ | $', value) or key.casefold() == 'driver' else value}" for key, value in pairs)
+    return ";".join(
+        f"{key}={_braced(value) if re.search(r'[;{}=]|^ | $', value) or key.casefold() == 'driver' else value}"
+        for key, value in pairs
+    )
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

@@ -60,7 +60,9 @@ def diff_sql(before: SqlState, after: SqlState, spec: SqlTable, *, observable: s
     warnings = _findings(before, after)
     if not before.exists and not after.exists:
         absent = f"{shown(spec.table)} is there neither before nor after the run: is the name right?"
-        return Comparison(observable, warnings=(absent, *warnings), identity="no table", rows=_rows(before, after, spec))
+        return Comparison(
+            observable, warnings=(absent, *warnings), identity="no table", rows=_rows(before, after, spec)
+        )
     if not before.exists or not after.exists:
         return _one_sided(before, after, spec, observable, warnings)
     return _Difference(before, after, spec, observable, warnings).compare()
@@ -138,9 +140,7 @@ def key_reader(places: Sequence[int]) -> Callable[[bytes], Any]:
     return read
 
 
-def _one_sided(
-    before: SqlState, after: SqlState, spec: SqlTable, observable: str, warnings: list[str]
-) -> Comparison:
+def _one_sided(before: SqlState, after: SqlState, spec: SqlTable, observable: str, warnings: list[str]) -> Comparison:
     """A table that was created or dropped: that, and its rows."""
     state = before if before.exists else after
     _check_columns(state, spec)
@@ -160,7 +160,12 @@ def _one_sided(
         else:
             changes.append(Change(observable, Verb.INSERTED, name, position, after=row, how="with the table"))
     return Comparison(
-        observable, tuple(changes), tuple(_read_notes(before, after)), tuple(warnings), identity=identity.label, rows=rows
+        observable,
+        tuple(changes),
+        tuple(_read_notes(before, after)),
+        tuple(warnings),
+        identity=identity.label,
+        rows=rows,
     )
 
 
@@ -258,7 +263,7 @@ class _Difference:
     # --- rows -----------------------------------------------------------------------------------------------------------
 
     def _by_line(self, rows: SqlRows, identity: _Identity) -> None:
-        (old_shape, old), (new_shape, new) = rows.old, rows.new
+        (old_shape, old), (_, new) = rows.old, rows.new
         # A difference is left again at the next row of the same order; without one, lines are sorted by their bytes.
         order = self.old.order if self.old.order == self.new.order else ()
         guide = key_reader([old_shape.place[name] for name in order])
@@ -318,14 +323,13 @@ class _Difference:
                 continue
             row = row_of(new_shape, line)
             self._touch(line, row)
-            self.changes.append(
-                Change(self.observable, Verb.INSERTED, new_names.of(line), index + 1, after=row)
-            )
+            self.changes.append(Change(self.observable, Verb.INSERTED, new_names.of(line), index + 1, after=row))
 
     def _kept(self, before: bytes, after: bytes, position: int, subject: str) -> None:
         """A row that is there on both sides and differs in some way."""
         (old_shape, new_shape), one, two = self._shapes, fields_of(before), fields_of(after)
-        changed, format_only = [], []
+        changed: list[str] = []
+        format_only: list[str] = []
         for name, index in old_shape.visible.items():
             other = new_shape.visible.get(name)
             if other is None or one[index] == two[other]:

@@ -1,7 +1,7 @@
-"""The lines in which rows are kept: fields parted by tabs, in the text form of PostgreSQL's ``COPY``.
+r"""The lines in which rows are kept: fields parted by tabs, in the text form of PostgreSQL's ``COPY``.
 
-``\\N`` alone is NULL; a backslash, a tab and a line feed within a value are written ``\\\\``, ``\\t`` and ``\\n`` (PostgreSQL also
-writes ``\\b``, ``\\f``, ``\\v`` and ``\\r``). Lines are UTF-8 and end with a line feed.
+``\N`` alone is NULL; a backslash, a tab and a line feed within a value are written ``\\``, ``\t`` and ``\n`` (PostgreSQL also
+writes ``\b``, ``\f``, ``\v`` and ``\r``). Lines are UTF-8 and end with a line feed.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ def unequal_lines(before: Buffer, after: Buffer, key_of: Callable[[bytes], Any])
     return found
 
 
-def _candidates(
-    before: Buffer, after: Buffer, key_of: Callable[[bytes], Any]
-) -> Iterator[tuple[list[int], list[int]]]:
+def _candidates(before: Buffer, after: Buffer, key_of: Callable[[bytes], Any]) -> Iterator[tuple[list[int], list[int]]]:
     p = q = 0
     size = _SMALLEST
     while p < len(before) or q < len(after):

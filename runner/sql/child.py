@@ -1,0 +1,279 @@
+"""The process that reads a source: a job comes in on standard input, lines go to files, an answer to standard output.
+
+The answer is one JSON object on the last line, after a mark; whatever a library prints before is not taken for it. Errors are
+told in words, in the answer; the parent takes passwords out of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from runner.sql import fast
+from runner.sql.generic import Access, Generic
+from runner.sql.mariadb import MariaDb
+from runner.sql.postgres import Postgres
+from runner.sql.server import CannotRead, FoundTable, Server
+from runner.sql.sources import with_options
+from runner.sql.sqlite import Sqlite
+from runner.sql.sqlserver import SqlServer
+from validators.sql.form import line_writer
+
+MARK = "legacyproof-sql-answer "
+_SORT_BYTES = 64 << 20
+"""How many bytes of lines are sorted in memory at once."""
+_CONNECT_SECONDS = 10
+_STABLE_PAUSE = 0.05
+
+
+def main() -> None:
+    """Does the job on standard input."""
+    job = json.loads(sys.stdin.buffer.read())
+    try:
+        answer = _answer(job)
+    except CannotRead as error:
+        answer = {"error": str(error)}
+    except ImportError as error:
+        answer = {"error": f"{error.name} is not installed: install legacyproof[sql]"}
+    except Exception as error:  # a driver's errors have no common class
+        answer = {"error": _words(error)}
+    sys.stdout.write("\n" + MARK + json.dumps(answer) + "\n")
+
+
+def _answer(job: dict[str, Any]) -> dict[str, Any]:
+    deadline = time.monotonic() + float(job["stable_within"])
+    folder = Path(job["folder"])
+    last: list[str] | None = None
+    number = 0
+    while True:
+        number += 1
+        answer, digests, consistent = _reading(job, folder, number)
+        if consistent or digests == last:
+            return answer
+        if last is not None and time.monotonic() >= deadline:
+            raise CannotRead(
+                f"no two readings in a row were equal within {job['stable_within']:g} s, and the source shows no view of one moment"
+            )
+        last = digests
+        time.sleep(_STABLE_PAUSE)
+
+
+def _reading(job: dict[str, Any], folder: Path, number: int) -> tuple[dict[str, Any], list[str], bool]:
+    """Reads every table once: the answer, what it holds in short, and whether all of it is of one moment."""
+    server, connection = _connect(job)
+    try:
+        server.begin()
+        found = [(wanted, server.find(wanted)) for wanted in job["tables"]]
+        tables = [table for _, table in found if table is not None]
+        reader = _Reader(server, connection, job)
+        answers: list[dict[str, Any]] = []
+        digests: list[str] = []
+        for index, (_, table) in enumerate(found):
+            if table is None:
+                answers.append({"exists": False})
+                digests.append("absent")
+                continue
+            path = folder / f"{number}-{index}"
+            answers.append({**reader.read(table, path), "file": path.name})
+            digests.append(_digest(path))
+        reader.close()
+        with suppress(Exception):  # the view is over, whatever the driver says to that
+            server.end()
+        findings = server.open_transactions(tables)
+    finally:
+        with suppress(Exception):
+            server.connection.close()
+    product = getattr(server, "product_name", server.product)
+    answer = {"server": f"{product} {server.version}".strip(), "tables": answers, "findings": findings}
+    return answer, digests, all(table.consistent for table in tables)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _connect(job: dict[str, Any]) -> tuple[Server, str]:
+    target = str(job["target"])
+    if job["kind"] == "sqlite":
+        return Sqlite(Path(target)), ""
+    import pyodbc  # noqa: PLC0415  (only here: drivers are loaded by it)
+
+    pyodbc.pooling = False
+    if job["kind"] == "access":
+        path = Path(target)
+        if not path.is_file():
+            raise CannotRead(f"there is no Access database {path.name}")
+        connection = pyodbc.connect(
+            f"DRIVER={{MDBTools}};DBQ={path}", timeout=_CONNECT_SECONDS, readonly=True, autocommit=True
+        )
+        return Access(connection, path), ""
+    connection = pyodbc.connect(target, timeout=_CONNECT_SECONDS, autocommit=True)
+    kind = _kind(str(connection.getinfo(pyodbc.SQL_DBMS_NAME)), str(connection.getinfo(pyodbc.SQL_DRIVER_NAME)))
+    if kind.options:
+        connection.close()
+        target = with_options(target, kind.options)
+        connection = pyodbc.connect(target, timeout=_CONNECT_SECONDS, autocommit=True)
+    return kind(connection), target
+
+
+def _kind(product: str, driver: str) -> type[Server]:
+    name = product.casefold()
+    if name.startswith("postgres"):
+        return Postgres
+    if name in ("mariadb", "mysql"):
+        return MariaDb
+    if "sql server" in name:
+        return SqlServer
+    if "sqlite" in name or "sqlite" in driver.casefold():
+        raise CannotRead("the SQLite driver turns values that do not fit their column into others: use `sqlite:<path>`")
+    return Generic
+
+
+class _Reader:
+    """Reads tables of one view, the fast way where it is proven."""
+
+    def __init__(self, server: Server, connection: str, job: dict[str, Any]) -> None:
+        self._server, self._connection = server, connection
+        self._least = {"auto": fast.WORTH_IT, "always": 0}.get(str(job["fast"]))
+        self._fast: fast.Fast | None = None
+        self._no_fast: str | None = None
+
+    def close(self) -> None:
+        if self._fast is not None:
+            self._fast.close()
+
+    def read(self, table: FoundTable, path: Path) -> dict[str, Any]:
+        """Writes a table's lines and tells about it."""
+        server = self._server
+        shown = f"{table.schema}.{table.name}" if table.schema else table.name
+        if not table.columns:
+            raise CannotRead(f"{shown} has no columns")
+        try:
+            expected = server.count(table)
+            notes = list(table.notes)
+            with path.open("wb") as out:
+                count, order = self._write(table, out, expected, notes)
+        except CannotRead as error:
+            raise CannotRead(f"{shown}: {error}") from None
+        except Exception as error:
+            raise CannotRead(f"{shown}: {self._why(table, error)}") from error
+        if count != expected:
+            raise CannotRead(f"{shown}: {count} rows arrived, and the server counts {expected}")
+        return {
+            "exists": True,
+            "name": shown,
+            "columns": [
+                {key: value for key, value in asdict(column).items() if key != "expression"} for column in table.columns
+            ],
+            "keys": [{"columns": list(columns), "origin": origin} for columns, origin in table.keys],
+            "order": list(order),
+            "count": count,
+            "notes": notes,
+        }
+
+    def _write(self, table: FoundTable, out: BinaryIO, expected: int, notes: list[str]) -> tuple[int, tuple[str, ...]]:
+        order = table.order if self._server.ordered else ()
+        if order and self._least is not None and expected >= self._least:
+            try:
+                return self._write_fast(table, out, expected), order
+            except fast.NotFaster as error:
+                notes.append(f"read in the ordinary way: {error}")
+                out.seek(0)
+                out.truncate()
+        lines = self._lines(table)
+        return (_write_all(lines, out) if order else _write_sorted(lines, out)), order
+
+    def _write_fast(self, table: FoundTable, out: BinaryIO, expected: int) -> int:
+        if self._no_fast is not None:
+            raise fast.NotFaster(self._no_fast)
+        try:
+            self._fast = self._fast or fast.fast_way(self._server, self._connection)
+        except fast.NotFaster as error:
+            self._no_fast = str(error)
+            raise
+        if self._fast is None:
+            raise fast.NotFaster("there is no faster one for this server")
+        count = self._fast.write(table, out)
+        out.flush()
+        proof = "".join(f"{line}\n" for line in map(self._writer(table), self._server.sample(table, fast.PROOF)))
+        expected_start = proof.encode("utf-8", "surrogatepass")
+        with open(out.name, "rb") as written:
+            if count != expected or written.read(len(expected_start)) != expected_start:
+                raise fast.NotFaster("the faster one gave other lines")
+        return count
+
+    def _writer(self, table: FoundTable) -> Callable[[Any], str]:
+        speller = self._server.speller(table)
+        write = line_writer(len(table.columns), as_copy=self._server.as_copy)
+        return write if speller is tuple else lambda row: write(speller(row))
+
+    def _lines(self, table: FoundTable) -> Iterator[list[str]]:
+        write = self._writer(table)
+        for block in self._server.blocks(table):
+            yield list(map(write, block))
+
+    def _why(self, table: FoundTable, error: Exception) -> str:
+        if not self._server.is_locked(error):
+            return _words(error)
+        holders: list[str] = []
+        with suppress(Exception):  # who it was is worth asking, and no reason to fail otherwise
+            self._server.end()
+            holders = self._server.blockers(table)
+        return "it is locked by another session" + (": " + "; ".join(holders[:5]) if holders else "")
+
+
+def _write_all(blocks: Iterator[list[str]], out: BinaryIO) -> int:
+    count = 0
+    for block in blocks:
+        count += len(block)
+        out.write(("\n".join(block) + "\n").encode("utf-8", "surrogatepass"))
+    return count
+
+
+def _write_sorted(blocks: Iterator[list[str]], out: BinaryIO) -> int:
+    """Writes lines in the order of their bytes, with bounded memory."""
+    runs: list[Path] = []
+    lines: list[bytes] = []
+    size = count = 0
+    try:
+        for block in blocks:
+            new = [line.encode("utf-8", "surrogatepass") + b"\n" for line in block]
+            lines += new
+            count += len(new)
+            size += sum(map(len, new))
+            if size >= _SORT_BYTES:
+                runs.append(Path(f"{out.name}.{len(runs)}"))
+                runs[-1].write_bytes(b"".join(sorted(lines)))
+                lines, size = [], 0
+        lines.sort()
+        if not runs:
+            out.writelines(lines)
+        else:
+            files = [run.open("rb") for run in runs]
+            out.writelines(heapq.merge(*files, lines))
+            for file in files:
+                file.close()
+    finally:
+        for run in runs:
+            run.unlink(missing_ok=True)
+    return count
+
+
+def _words(error: Exception) -> str:
+    text = (
+        " ".join(str(part) for part in (error.args[1:] if len(error.args) > 1 else error.args)) or type(error).__name__
+    )
+    return " ".join(text.split())[:500]
+
+
+if __name__ == "__main__":
+    main()
