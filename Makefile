@@ -14,7 +14,8 @@ BIN := $(VENV)/bin
 # Debian packages: what the embedded machine needs, and what the tests need beside.
 RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount python3 python3-venv \
 	tigervnc-standalone-server util-linux wine64 x11-xkb-utils
-TEST_PACKAGES := chromium gcc-mingw-w64-i686 libhivex-bin
+TEST_PACKAGES := chromium gcc-mingw-w64-i686 libhivex-bin mariadb-server mdbtools odbc-mariadb odbc-mdbtools odbc-postgresql \
+	postgresql unixodbc
 
 help:
 	@echo "make demo    the DSWin suite on fresh embedded machines; prints the outcomes and writes a report"

@@ -18,22 +18,40 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from contracts.json_schema import json_schema
 from contracts.load import ContractError, LoadedContract, load_contract
+from contracts.noise import ID as NOISE_ID
+from contracts.writing import flow
 from prompts.render import Condition, PromptError, find_prompt
 from runner.agents.base import AgentSpecError, PlannedAgent, plan
+from runner.calibrate import (
+    CalibrationError,
+    Measuring,
+    check_noise,
+    lists_used,
+    measure,
+    new_path,
+    noise_folders,
+    noise_table,
+    rules_for,
+    situations,
+    write_list,
+)
 from runner.campaign import run_all
+from runner.guests.base import GuestLost
 from runner.lifecycle import RunPlan
-from runner.machines.base import Leftover, MachineError, MachineProvider, provider
+from runner.machines.base import Leftover, MachineError, MachineProvider, SetupError, provider
 from runner.machines.images import ImageError, find_image
 from runner.record import RunRecord
-from runner.report.html import write_report
+from runner.report.html import ReportError, write_report
 from runner.report.tables import outcome_table
 from runner.store import Campaign, StoreError, abandoned, sweep
+from validators.changes import ContractFault
 
 app = typer.Typer(
     name="legacyproof",
@@ -121,6 +139,56 @@ def report(campaign: Annotated[Path, typer.Argument(help="A campaign's folder, e
     _out.print(f"report: {path}", soft_wrap=True)
 
 
+@app.command()
+def calibrate(
+    image: Annotated[str, typer.Argument(help="The image, e.g. dentadesk.")],
+    contracts: Annotated[
+        list[Path] | None, typer.Argument(help="Contracts: their set-up, programs and observables are used.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, max=86_400, help="How long each machine is left alone.")] = 60,
+    repetitions: Annotated[int, typer.Option(min=1, max=100, help="On how many machines, one after the other.")] = 3,
+    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")] = 1,
+    watch: Annotated[
+        list[str] | None, typer.Option(help="A folder to watch; without contracts the programs' unless given.")
+    ] = None,
+    registry: Annotated[list[str] | None, typer.Option(help="A registry key to watch.")] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="The list's file; noise/<image>-<date>.yaml beside the manifest unless given.")
+    ] = None,
+) -> None:
+    """Measures what changes on an image while nobody does anything, and proposes the narrowest rules that ignore it."""
+    found = find_image(image)
+    loaded = _load(contracts, {}) if contracts else []
+    target = write or new_path(found)
+    if not NOISE_ID.fullmatch(target.stem) or target.suffix != ".yaml":
+        raise Refused(f"{target.name}: a list's file bears its id, such as {image}-2026-11-29.yaml")
+    if target.exists():
+        raise Refused(f"{target} is there already, and measured lists are not overwritten")
+    try:
+        wanted = situations(
+            [(item.contract, item.path.parent if item.path else Path.cwd()) for item in loaded],
+            found, watch=watch or (), registry=registry or (),
+        )  # fmt: skip
+        noise = measure(
+            found, provider(found.manifest.provider), wanted, Measuring(seconds, every, repetitions),
+            name=target.stem, contracts=[item.contract for item in loaded],
+            progress=lambda phase: _err.print(phase, soft_wrap=True),
+        )  # fmt: skip
+        write_list(noise, target)
+    except ValidationError as error:
+        raise Refused("; ".join(problem["msg"] for problem in error.errors())) from None
+    except (CalibrationError, ContractFault, SetupError, OSError) as error:
+        raise Refused(f"{image} cannot be calibrated: {error}") from None
+    except GuestLost as error:
+        raise MachineError(f"the machine is gone: {error}") from None
+    _out.print(noise_table(noise))
+    for item in loaded:
+        for where, rules in rules_for(item.contract, noise).items():
+            _out.print(f"{item.contract.id}, {where}:")
+            _out.print("\n".join(f"  - {flow(rule)}" for rule in rules), soft_wrap=True)
+    _out.print(f"noise list: {target}", soft_wrap=True)
+
+
 @machines_app.command("list")
 def machines_list() -> None:
     """Lists the machines and campaigns that are there, and which of them a dead runner left behind."""
@@ -180,7 +248,18 @@ def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContra
             raise Refused(f"{item.path} and {other.path} have the same id {item.contract.id!r}")
         for warning in item.warnings:
             _err.print(f"warning: {warning!s}", soft_wrap=True)
+        _tell_noise(item)
     return loaded
+
+
+def _tell_noise(item: LoadedContract) -> None:
+    """Says which noise lists a contract rests on, and what of them does not hold; whether they are stale the run tells."""
+    with contextlib.suppress(ImageError, ContractError):
+        folders = noise_folders(find_image(item.contract.image), item.path.parent if item.path else Path.cwd())
+        for line in lists_used(item.contract, folders=folders):
+            _err.print(line, soft_wrap=True)
+        for problem in check_noise(item.contract, None, folders=folders):
+            _err.print(f"warning: {item.path}: {problem}", soft_wrap=True)
 
 
 def _overrides(given: Sequence[str]) -> dict[str, str]:
@@ -355,7 +434,7 @@ def main() -> None:
     """The entry point: users' mistakes are told in words, with status 2."""
     try:
         app()
-    except (Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError) as error:
+    except (Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError, ReportError) as error:
         _refuse(str(error))
     except MachineError as error:
         _err.print(str(error), soft_wrap=True)

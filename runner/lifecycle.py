@@ -23,6 +23,7 @@ from prompts.render import Condition, PromptError, find_prompt, render
 from runner import capture
 from runner.agents.base import AgentTask, Happening, PlannedAgent
 from runner.agents.supervision import Supervised, supervise
+from runner.calibrate import check_noise, noise_folders
 from runner.display.errors import DisplayError
 from runner.display.events import typed_text
 from runner.display.recorder import FlightRecorder
@@ -206,6 +207,8 @@ def _judged(
     try:
         go_on()
         draft.freshness = machine.freshness
+        if unfounded := check_noise(contract, machine.freshness.base, folders=noise_folders(image, folder)):
+            raise ContractFault("; ".join(unfounded))
         draft.timings |= machine.timings  # what the clone's time went into
         with draft.phase("start", progress):
             machine.start(contract.initial_state.start)

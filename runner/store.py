@@ -225,6 +225,8 @@ def sweep(leftover: Leftover) -> None:
                     shutil.rmtree(unfinished)
             for half in (folder / "blobs").glob("??/.*"):
                 half.unlink()
+            for report in folder.glob(".report.*"):
+                shutil.rmtree(report)
         note.unlink()
 
 

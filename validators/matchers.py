@@ -53,6 +53,7 @@ from validators.values import (
     as_literal,
     cell_of_json,
     day_in,
+    in_utc,
     is_blank,
     is_empty,
     is_text,
@@ -217,7 +218,8 @@ def _literal(literal: bool | int | Decimal | str, cell: Cell, subject: Subject, 
         return cell.value == literal
     if cell.kind in MOMENTS and isinstance(literal, str):
         moment = moment_of(literal, cell.kind)
-        return moment is not None and cell.value == moment
+        # A moment with a zone, as SQL servers keep it, is meant in UTC where none is written.
+        return moment is not None and cell.value in (moment, in_utc(moment))
     return False
 
 
@@ -513,7 +515,7 @@ def literal_keys(matcher: Matcher) -> frozenset[Any] | None:
     if isinstance(matcher, str):
         # A date-and-time with an offset equals the same moment with another one, and hashes alike.
         moments = [moment_of(matcher, kind) for kind in MOMENTS]
-        values = [matcher.rstrip(" "), number_of(matcher), *moments]
+        values = [matcher.rstrip(" "), number_of(matcher), *moments, *map(in_utc, moments)]
         return frozenset(value for value in values if value is not None)
     return None
 

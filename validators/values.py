@@ -6,7 +6,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -226,6 +226,11 @@ def moment_in(cell: Cell) -> datetime | time | None:
         moment = moment_of(text, Kind.DATETIME) if not _DATE.fullmatch(text) else None
         return moment if isinstance(moment, datetime) else None
     return None
+
+
+def in_utc(moment: date | time | datetime | None) -> date | time | datetime | None:
+    """A date-and-time without a zone as one in UTC; anything else as it is."""
+    return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) and moment.tzinfo is None else moment
 
 
 def day_in(cell: Cell) -> date | None:

@@ -69,7 +69,7 @@ class _Copy:
         try:
             import psycopg  # noqa: PLC0415
         except ImportError:
-            raise NotFaster("psycopg is not installed (extra sql-fast)") from None
+            raise NotFaster("psycopg is not installed (extra sql)") from None
         self._errors: Any = psycopg.Error
         self._server = server
         given = {key.casefold(): value for key, value in parse_connection(connection)}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ class Generic(Server):
 
     product = "ODBC"
     ordered = False
+    tells_null = True
+    """Whether the driver knows which columns may hold NULL."""
 
     @override
     def begin(self) -> None:
@@ -76,7 +80,9 @@ class Generic(Server):
         for row in self._columns(found[1]):
             name, number, spelt, size, nullable = str(row[3]), int(row[4]), str(row[5]), row[6], row[10]
             form = self.form(number, spelt)
-            table.columns.append(FoundColumn(name, f"{spelt}({size})", nullable != 0, form, self.quoted(name)))
+            described = spelt if size is None else f"{spelt}({size})"
+            can_be_null = nullable != 0 or not self.tells_null
+            table.columns.append(FoundColumn(name, described, can_be_null, form, self.quoted(name)))
         if not table.columns:
             raise CannotRead(f"the driver lists no columns of {found[1]!r}")
         table.keys = self.keys(table)
@@ -143,6 +149,7 @@ class Access(Generic):
     """An Access database, through mdbtools."""
 
     product = "Access"
+    tells_null = False  # it says "not null" of every column
 
     def __init__(self, connection: Any, path: Path) -> None:
         super().__init__(connection)
@@ -151,6 +158,11 @@ class Access(Generic):
     @override
     def begin(self) -> None:
         self.product_name, self.version, self._quote = "Access (mdbtools)", "", '"'
+
+    @override
+    def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
+        spell = [_single if column.type == "FLOAT" else text_of for column in table.columns]
+        return lambda row: [function(value) for function, value in zip(spell, row, strict=True)]
 
     @override
     def count(self, table: FoundTable) -> int:
@@ -172,3 +184,19 @@ class Access(Generic):
         names = {column.name.casefold(): column.name for column in table.columns}
         key = [names.get(part.strip().strip('"').casefold(), "") for part in primary[1].split(",")]
         return [(tuple(key), "primary key")] if all(key) else []
+
+
+def _single(value: float | None) -> str | None:
+    """A number of single precision, in the fewest digits that give it back.
+
+    The driver writes its four bytes into the place for eight; the other four hold whatever was there.
+    """
+    if value is None:
+        return None
+    (number,) = struct.unpack("<f", struct.pack("<d", value)[:4])
+    for digits in range(6, 10):
+        text = f"{number:.{digits}g}"
+        with suppress(OverflowError):
+            if struct.pack("<f", float(text)) == struct.pack("<f", number):
+                return text
+    return repr(number)

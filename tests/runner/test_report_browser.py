@@ -207,12 +207,12 @@ class TestRunPage:
         picture = page.locator("dialog img")
         expect(picture).to_be_visible()
         expect(page.locator("dialog p")).to_have_text("Screen after 0:01.5, changed · 2 of 7")
-        page.wait_for_function("document.querySelector('dialog img').naturalWidth === 800")
+        expect(picture).to_have_js_property("naturalWidth", 800)
         page.keyboard.press("ArrowRight")
         expect(page.locator("dialog p")).to_contain_text("3 of 7")
         page.keyboard.press("Escape")
         expect(picture).to_be_hidden()
-        page.wait_for_function("document.activeElement === document.querySelectorAll('a.shot')[2]")
+        expect(links.nth(2)).to_be_focused()
 
     def test_pictures_are_plain_links_without_script(self, browser: Browser, report: Path) -> None:
         context = browser.new_context(java_script_enabled=False)
