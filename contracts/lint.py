@@ -57,7 +57,9 @@ class Finding:
     def __str__(self) -> str:
         """``file:line:column: field: message; fix [rule]``, as compilers write it."""
         at = self.problem
-        return f"{Problem(at.file, at.line, at.column, at.field, at.message, self.fix)} [{self.severity}: {self.rule.id}]"
+        return (
+            f"{Problem(at.file, at.line, at.column, at.field, at.message, self.fix)} [{self.severity}: {self.rule.id}]"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data, for machines."""
@@ -98,7 +100,9 @@ def reference() -> str:
 
 def _hider(loaded: LoadedContract) -> Callable[[str], str]:
     """Takes secrets out of messages, also as they stand escaped in patterns; very short ones cannot be told from words."""
-    texts = {form for text in loaded.contract.secrets if len(text) > 2 for form in (text, escape(text), re.escape(text))}
+    texts = {
+        form for text in loaded.contract.secrets if len(text) > 2 for form in (text, escape(text), re.escape(text))
+    }
     ordered = sorted(texts, key=len, reverse=True)
 
     def hide(message: str) -> str:

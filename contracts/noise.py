@@ -296,10 +296,8 @@ def list_text(noise: NoiseList) -> str:
         f"# What changes by itself on the image {comment(noise.image)}, measured by `legacyproof calibrate`.",
         f"# A contract's rule names this list in place of a reason: `noise: {noise.id}`. Another image_hash makes it stale.",
         *(f"{name}: {flow(value)}" for name, value in head.items()),
-        "watched:",
-        *(f"  - {flow(item.model_dump(exclude_none=True))}" for item in noise.watched),
-        "runs:",
-        *(f"  - {flow(run.model_dump(exclude_defaults=True))}" for run in noise.runs),
+        *_items("watched", [item.model_dump(exclude_none=True) for item in noise.watched]),
+        *_items("runs", [run.model_dump(exclude_defaults=True) for run in noise.runs]),
         "# verb, in how many runs, how many looks saw it, and seconds after the start when the first did",
     ]
     lines += ["entries:"] if noise.entries else ["entries: []"]
@@ -313,6 +311,10 @@ def list_text(noise: NoiseList) -> str:
     if noise.left_out:
         lines.append(f"left_out: {noise.left_out}")
     return "\n".join(lines) + "\n"
+
+
+def _items(name: str, items: Sequence[dict[str, Any]]) -> list[str]:
+    return [f"{name}:", *(f"  - {flow(item)}" for item in items)] if items else [f"{name}: []"]
 
 
 def _block(values: dict[str, Any], indent: str) -> str:

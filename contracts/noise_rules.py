@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from contracts.globs import SEPARATOR, escape, fold
+from contracts.globs import SEPARATOR, GlobError, compile_glob, escape, fold
 from contracts.noise import Kind, NoiseEntry, NoiseRule, absolute, place_of
 from contracts.schema import (
     FILE_VERBS,
@@ -135,6 +135,10 @@ def _narrowest(group: Sequence[Sighting]) -> tuple[NoiseRule | None, str]:
         pattern = path_pattern(names)
         if pattern is None:
             return None, "the names have too little in common for a narrow pattern"
+        try:
+            compile_glob(pattern)
+        except GlobError as error:
+            return None, f"no pattern can name it: {error}"
         return NoiseRule(path=pattern), ""
     if first.kind == "windows":
         title = title_matcher(sorted({item.subject for item in group}))

@@ -24,6 +24,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from contracts.json_schema import json_schema
+from contracts.lint import Finding, Known, lint, not_loaded, reference
 from contracts.load import ContractError, LoadedContract, load_contract
 from contracts.noise import ID as NOISE_ID
 from contracts.writing import flow
@@ -44,6 +45,7 @@ from runner.calibrate import (
 )
 from runner.campaign import run_all
 from runner.guests.base import GuestLost
+from runner.inspect_image import known_of
 from runner.lifecycle import RunPlan
 from runner.machines.base import Leftover, MachineError, MachineProvider, SetupError, provider
 from runner.machines.images import ImageError, find_image
@@ -98,11 +100,15 @@ def run(
     intended: Annotated[
         bool, typer.Option("--as-intended", help="Succeed when every run is what its script says it must be.")
     ] = False,
+    no_lint: Annotated[
+        bool, typer.Option("--no-lint", help="Run contracts although lint finds errors in them.")
+    ] = False,
 ) -> None:
     """Runs agents on contracts, each on a fresh machine, and judges what they did."""
     if prompt not in ("", "expert", "instruction"):
         raise Refused(f"--prompt is {prompt!r}; it can be expert or instruction")
     loaded = _load(contracts, _overrides(parameter or []))
+    _lint_before(loaded, go_on=no_lint)
     plans = _plans(loaded, agent, prompt, trials)
     providers = {item.contract.image: provider(find_image(item.contract.image).manifest.provider) for item in loaded}
     campaign = Campaign.create(runs, name or _new_name(runs))
@@ -121,6 +127,68 @@ def run(
     if intended:
         raise typer.Exit(_intended_status(records, planned=len(plans)))
     raise typer.Exit(_status(records, planned=len(plans)))
+
+
+@app.command("lint")
+def lint_command(
+    contracts: Annotated[list[Path] | None, typer.Argument(help="Contract files, or folders of them.")] = None,
+    image: Annotated[
+        bool, typer.Option("--image", help="Compare with the image too: makes a machine per contract, reads it once.")
+    ] = False,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--param", help="name=value; overrides the contract's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per finding and line.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="Print the reference of all rules, in Markdown.")] = False,
+) -> None:
+    """Says what is wrong with contracts: status 0 clean or only warnings, 1 errors, 2 a contract cannot be loaded."""
+    if rules:
+        print(reference(), end="")  # noqa: T201 - for a file: no wrapping, no colours
+        raise typer.Exit(0)
+    files = _contract_files(contracts or [])
+    overrides = _overrides(parameter or [])
+    findings: list[Finding] = []
+    broken = False
+    for file in files:
+        try:
+            loaded = load_contract(file, parameters=overrides)
+            found = lint(loaded, _known(loaded) if image else None)
+        except ContractError as error:
+            broken = True
+            found = not_loaded(error)
+        findings += found
+        for finding in found:
+            print(json.dumps(finding.as_dict()) if as_json else finding, flush=True)  # noqa: T201 - one whole line each
+    errors = sum(finding.severity == "error" for finding in findings)
+    _err.print(f"contracts: {len(files)}, errors: {errors}, warnings: {len(findings) - errors}")
+    raise typer.Exit(2 if broken else 1 if errors else 0)
+
+
+def _known(loaded: LoadedContract) -> Known:
+    """What a contract's image looks like when a run begins."""
+    contract = loaded.contract
+    found = find_image(contract.image)
+    folder = loaded.path.parent if loaded.path else Path.cwd()
+    try:
+        checkpoint = provider(found.manifest.provider).prepare(found, contract.initial_state.setup, folder=folder)
+        return known_of(contract, checkpoint)
+    except SetupError as error:
+        raise Refused(f"{loaded.path}: the initial state cannot be set up: {error}") from None
+    except GuestLost as error:
+        raise MachineError(f"the machine was lost while it was read: {error}") from None
+
+
+def _lint_before(loaded: Sequence[LoadedContract], *, go_on: bool) -> None:
+    """Lint as a step before runs: warnings are told, errors refuse them."""
+    told = [finding for item in loaded for finding in lint(item) if finding.problem not in item.warnings]
+    errors = [str(finding) for finding in told if finding.severity == "error"]
+    for finding in told:
+        if finding.severity == "warning" or go_on:
+            _err.print(f"{finding.severity}: {finding!s}", soft_wrap=True)
+    if errors and go_on:
+        _err.print(f"warning: --no-lint: running although lint finds errors: {len(errors)}")
+    elif errors:
+        raise Refused("\n".join(errors))
 
 
 @app.command()
@@ -222,7 +290,9 @@ def _leftovers() -> list[tuple[Leftover, Callable[[Leftover], None]]]:
     return [*((item, wine.reap) for item in wine.leftovers()), *((item, sweep) for item in abandoned())]
 
 
-def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContract]:
+def _contract_files(paths: Sequence[Path]) -> list[Path]:
+    if not paths:
+        raise Refused("name a contract, or a folder of contracts")
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -233,8 +303,12 @@ def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContra
             raise Refused(f"there is no contract at {path}")
     if not files:
         raise Refused(f"there are no contracts (*.yaml) in {', '.join(map(str, paths))}")
+    return files
+
+
+def _load(paths: Sequence[Path], overrides: dict[str, str]) -> list[LoadedContract]:
     loaded, problems = [], []
-    for file in files:
+    for file in _contract_files(paths):
         try:
             loaded.append(load_contract(file, parameters=overrides))
         except ContractError as error:

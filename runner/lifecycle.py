@@ -41,6 +41,7 @@ from runner.record import (
     TimelineEntry,
     TypedText,
     VerdictPart,
+    Worked,
 )
 from runner.store import Campaign, blot_out, blotted
 from runner.verdict_record import verdict_part
@@ -122,6 +123,7 @@ class _Draft:
     freshness: Freshness | None = None
     prompt: str = ""
     supervised: Supervised | None = None
+    worked: Worked | None = None
     before: SnapshotRef | None = None
     after: SnapshotRef | None = None
     recording: Recording = field(default_factory=Recording)
@@ -227,6 +229,7 @@ def _judged(
             draft.timings["agent_work"] = draft.supervised.seconds
             machine.ensure_alive()
         ended = _guest_now(machine)
+        draft.worked = Worked(started=started, ended=ended)
         with draft.phase("settle", progress):
             settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
         with draft.phase("after", progress):
@@ -396,6 +399,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         freshness=draft.freshness.as_dict() if draft.freshness else None,
         started=draft.started,
         ended=datetime.now(UTC),
+        worked=draft.worked,
         timings={name: round(seconds, 4) for name, seconds in draft.timings.items()},
         before=draft.before,
         after=draft.after,

@@ -217,6 +217,13 @@ class VerdictPart(Part):
     """Observable → how its rows were recognised."""
 
 
+class Worked(Part):
+    """When the agent could act, by the guest's clock and in its zone; what rules about dates and times are judged by."""
+
+    started: datetime
+    ended: datetime
+
+
 class Intended(Part):
     """What a script says its run must be classified as."""
 
@@ -240,6 +247,8 @@ class RunRecord(Part):
     freshness: dict[str, Any] | None = None
     started: datetime
     ended: datetime
+    worked: Worked | None = None
+    """``None`` where the agent was not let in, and in records of versions that did not keep it."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Seconds per phase: prepare, clone, boot, start, before, agent, settle, after, discard, verdict; ``agent_work`` is the part
     of ``agent`` in which the agent itself worked."""

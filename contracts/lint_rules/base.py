@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -18,17 +19,22 @@ from contracts.schema import (
     DbfTable,
     Effect,
     FieldOf,
+    FileTree,
+    IgnoredPath,
+    IgnoredRegistryPath,
     Is,
     Not,
     Observable,
     OneOf,
     Parameter,
     Regex,
+    RegistryKey,
     RequireRows,
     RequireWindow,
     RowValue,
     SqlTable,
     TextLike,
+    Windows,
     parts,
 )
 
@@ -185,15 +191,16 @@ class View:
             if start.window is not None:
                 yield ("initial_state", "start", index, "window"), start.window
         for name, spec in self.contract.observe.items():
-            for index, rule in enumerate(spec.windows.ignore if hasattr(spec, "windows") else ()):
-                for part in ("title", "class", "program"):
-                    matcher = getattr(rule, "class_" if part == "class" else part)
+            for index, rule in enumerate(spec.windows.ignore if isinstance(spec, Windows) else ()):
+                for part, matcher in (("title", rule.title), ("class", rule.class_), ("program", rule.program)):
                     if matcher is not None:
                         yield ("observe", name, "windows", "ignore", index, part), matcher
 
     def is_secret(self, loc: Loc) -> bool:
         """Whether the value at a place holds a secret parameter's."""
-        secret = {name for name, value in self.contract.parameters.items() if isinstance(value, Parameter) and value.secret}
+        secret = {
+            name for name, value in self.contract.parameters.items() if isinstance(value, Parameter) and value.secret
+        }
         return any(loc[: len(place)] == place for name in secret for place in self.loaded.parameter_uses.get(name, ()))
 
 
@@ -237,6 +244,11 @@ def contents(placed: Placed) -> Iterator[tuple[Loc, object]]:
         yield (*placed.loc, "content", index) if listed else (*placed.loc, "content"), rule
 
 
+def ignored_paths(observable: Observable) -> list[IgnoredPath] | list[IgnoredRegistryPath]:
+    """The ignore rules of a file tree or registry key; none for what has no paths."""
+    return observable.ignore if isinstance(observable, FileTree | RegistryKey) else []
+
+
 def _terms(rule: object, loc: Loc) -> Iterator[tuple[Loc, object]]:
     yield loc, rule
     if isinstance(rule, Computed):
@@ -272,7 +284,7 @@ def same(one: Any, other: Any) -> bool:
 
 def is_literal(matcher: object) -> bool:
     """Whether it is a bare value."""
-    return isinstance(plain(matcher), str | bool | int) or type(plain(matcher)).__name__ == "Decimal"
+    return isinstance(plain(matcher), str | bool | int | Decimal)
 
 
 def is_state(matcher: object, *states: str) -> bool:

@@ -15,6 +15,7 @@ from contracts.lint_rules.base import (
     View,
     accepts_all,
     fits,
+    ignored_paths,
     implies,
     is_literal,
     is_state,
@@ -26,12 +27,17 @@ from contracts.lint_rules.paths import covers, has_wildcard, is_broad
 from contracts.problems import shown
 from contracts.schema import (
     ROW_VERBS,
+    CsvValue,
     DbfTable,
     Effect,
+    FileSize,
+    FileText,
     FileTree,
     IgnoredWindow,
     ImageContent,
+    IniValue,
     Is,
+    JsonValue,
     NumberNear,
     PdfContent,
     Regex,
@@ -39,6 +45,7 @@ from contracts.schema import (
     SqlTable,
     TextLike,
     Windows,
+    XmlValue,
     parts,
 )
 
@@ -115,10 +122,10 @@ def _content_is_tested(rule: object) -> bool:
         case ImageContent():
             given = rule.image.model_dump(exclude_none=True, exclude={"width", "height"})
             return bool(given) or any(not accepts_all(matcher) for matcher in inner)
-        case _ if hasattr(rule, "csv"):
-            return not accepts_all(rule.is_)
-        case _ if type(rule).__name__ in ("FileText", "FileSize", "JsonValue", "XmlValue", "IniValue"):
+        case FileText() | FileSize() | JsonValue() | XmlValue() | IniValue():
             return not accepts_all(inner[0])
+        case CsvValue():
+            return not accepts_all(rule.is_)
         case _:
             return not accepts_all(rule)
 
@@ -240,15 +247,16 @@ def _ignored(view: View, placed: Placed) -> Iterator[Hit]:
     effect, observable = placed.effect, view.observed(placed)
     loc: Loc = ("observe", effect.observable)
     out_of_sight = f"this ignores what {_label(placed)} expects, which could never be seen"
-    if isinstance(observable, FileTree | RegistryKey):
-        for index, rule in enumerate(observable.ignore):
-            paths = [path for path in (effect.path, effect.from_) if path is not None]
-            if paths and all(covers(rule.path, path) for path in paths):
-                yield Hit((*loc, "ignore", index, "path"), out_of_sight, "narrow the pattern")
+    for index, rule in enumerate(ignored_paths(observable)):
+        paths = [path for path in (effect.path, effect.from_) if path is not None]
+        if paths and all(covers(rule.path, path) for path in paths):
+            yield Hit((*loc, "ignore", index, "path"), out_of_sight, "narrow the pattern")
     if isinstance(observable, FileTree):
         yield from _owned(view, placed, observable)
     elif isinstance(observable, Windows):
-        expected = effect.where | {name: matcher for name, matcher in effect.fields.items() if effect.verb != "retitled"}
+        expected = effect.where | {
+            name: matcher for name, matcher in effect.fields.items() if effect.verb != "retitled"
+        }
         for index, window in enumerate(observable.windows.ignore):
             if _hides(window, expected):
                 yield Hit((*loc, "windows", "ignore", index), out_of_sight, "narrow the rule")
@@ -316,9 +324,7 @@ def _allows(wide: Effect, narrow: Effect) -> bool:
     if not implies(known, wide.where):
         return False
     names = {STAR, *wide.fields, *narrow.fields}
-    return all(
-        accepts_all(asked := _asked_of(wide, name)) or same(asked, _asked_of(narrow, name)) for name in names
-    )
+    return all(accepts_all(asked := _asked_of(wide, name)) or same(asked, _asked_of(narrow, name)) for name in names)
 
 
 _EMPTY = Is.model_validate({"is": "empty"})
@@ -335,14 +341,13 @@ def _asked_of(effect: Effect, name: str) -> object:
 
 def _broad(view: View) -> Iterator[Hit]:
     for name, observable in view.contract.observe.items():
-        if isinstance(observable, FileTree | RegistryKey):
-            for index, rule in enumerate(observable.ignore):
-                if is_broad(rule.path):
-                    yield Hit(
-                        ("observe", name, "ignore", index, "path"),
-                        f"nearly everything in `{name}` is ignored",
-                        "name the files or folders that are meant",
-                    )
+        for index, rule in enumerate(ignored_paths(observable)):
+            if is_broad(rule.path):
+                yield Hit(
+                    ("observe", name, "ignore", index, "path"),
+                    f"nearly everything in `{name}` is ignored",
+                    "name the files or folders that are meant",
+                )
     for placed in view.listed("expect", "allow"):
         effect, observable = placed.effect, view.observed(placed)
         verb = f"{placed.which} `{effect.verb}: {effect.observable}`"
@@ -352,7 +357,11 @@ def _broad(view: View) -> Iterator[Hit]:
             yield Hit(placed.loc, f"nothing narrows this: {verb} means any", _NARROW.get(type(observable), ""))
     for stage, evidence in view.contract.stages.items():
         if evidence.window is not None and not evidence.window.title.strip("*? "):
-            yield Hit(("stages", stage, "window", "title"), "every window's title fits", "name the window that shows the stage")
+            yield Hit(
+                ("stages", stage, "window", "title"),
+                "every window's title fits",
+                "name the window that shows the stage",
+            )
 
 
 _NARROW = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contracts.globs import compile_glob
-from contracts.lint_rules.base import Hit, Known, Loc, Placed, Rule, View, references
+from contracts.lint_rules.base import Hit, Known, Loc, Placed, Rule, View, ignored_paths, references
 from contracts.problems import did_you_mean, quoted, shown
 from contracts.schema import (
     CountRange,
@@ -87,14 +87,13 @@ def _matches_nothing(view: View) -> Iterator[Hit]:
 
 def _idle_rule(view: View) -> Iterator[Hit]:
     for name, spec in view.contract.observe.items():
-        if isinstance(spec, FileTree | RegistryKey):
-            for index, rule in enumerate(spec.ignore):
-                if rule.noise is None and _is_idle(view, name, rule.path):
-                    yield Hit(
-                        ("observe", name, "ignore", index, "path"),
-                        f"nothing in `{name}` fits this when the run begins",
-                        "see whether it is written right; it is, if what it means comes into being later",
-                    )
+        for index, rule in enumerate(ignored_paths(spec)):
+            if rule.noise is None and _is_idle(view, name, rule.path):
+                yield Hit(
+                    ("observe", name, "ignore", index, "path"),
+                    f"nothing in `{name}` fits this when the run begins",
+                    "see whether it is written right; it is, if what it means comes into being later",
+                )
     for placed in view.listed("allow"):
         for loc, pattern in _before(placed):
             if _is_idle(view, placed.effect.observable, pattern):
@@ -127,7 +126,8 @@ def _before(placed: Placed) -> Iterator[tuple[Loc, str]]:
 def _comes_with(view: View, effect: Effect) -> bool:
     """Whether what an effect names was renamed to it: attributes are told beside a new name."""
     return effect.verb in ("attributes", "modified") and any(
-        other.effect.verb == "renamed" and other.effect.observable == effect.observable for other in view.listed("expect")
+        other.effect.verb == "renamed" and other.effect.observable == effect.observable
+        for other in view.listed("expect")
     )
 
 
@@ -154,7 +154,8 @@ def _not_there(view: View) -> Iterator[Hit]:
 
 def _comes_into_being(view: View, observable: str) -> bool:
     return any(
-        placed.effect.verb == "created" and placed.effect.observable == observable for placed in view.listed("expect", "allow")
+        placed.effect.verb == "created" and placed.effect.observable == observable
+        for placed in view.listed("expect", "allow")
     )
 
 

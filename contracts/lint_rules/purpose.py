@@ -32,8 +32,10 @@ from contracts.schema import (
 
 _TELLING = frozenset({"instruction", "title", "application", "domain", "initial_state", "goal_state", "stages"})
 """Parts of a contract whose words judge nothing; of ``initial_state`` only the summary."""
-_BEFORE = frozenset({"updated", "deleted", "undeleted", "purged", "closed", "retitled"})
-"""Verbs whose ``where`` selects what is there before the run."""
+_LIVE_BEFORE = frozenset({"updated", "deleted", "closed", "retitled"})
+"""Verbs whose ``where`` selects what is there, and not deleted, before the run."""
+_EVERYWHERE = frozenset({"data", "dbf", "software"})
+"""Words of many paths that say nothing of what they lead to."""
 
 
 def _no_expected_change(view: View) -> Iterator[Hit]:
@@ -145,12 +147,15 @@ def _against_rows(view: View, need: RequireRows, effect: Effect, least: int) -> 
 
 def _too_few(where: Mapping[str, object], count: Count, effect: Effect, least: int) -> str:
     """Whether fewer are there before the run than the effect needs; what it selects must lie within what is required."""
-    most = _most(count)
-    if effect.verb not in _BEFORE or effect.verb in ("undeleted", "purged"):  # those select deleted rows, `require` live ones
+    if effect.verb not in _LIVE_BEFORE or not implies(effect.where, where):
         return ""
-    if most is None or most >= least or not implies(effect.where, where):
+    return _at_most(_most(count), least, "of these")
+
+
+def _at_most(most: int | None, least: int, what: str) -> str:
+    if most is None or most >= least:
         return ""
-    return "none of these may be there before the run" if most == 0 else f"at most {most} of these may be there before the run"
+    return f"{f'at most {most}' if most else 'none'} {what} may be there before the run"
 
 
 def _against_files(need: RequireFile, effect: Effect, least: int) -> str:
@@ -158,12 +163,9 @@ def _against_files(need: RequireFile, effect: Effect, least: int) -> str:
     if before is None:
         return ""
     if effect.verb == "created":
-        there = _least(need.count) >= 1 and is_exact(need.path) and is_exact(before) and _bare(need.path) == _bare(before)
-        return "this file must be there before the run" if there else ""
-    most = _most(need.count)
-    if most is None or most >= least or not covers(need.path, before):
-        return ""
-    return "no such file may be there before the run" if most == 0 else f"at most {most} such files may be there before the run"
+        one = is_exact(need.path) and is_exact(before) and _bare(need.path) == _bare(before)
+        return "this file must be there before the run" if one and _least(need.count) >= 1 else ""
+    return _at_most(_most(need.count), least, "of these files") if covers(need.path, before) else ""
 
 
 def _bare(path: str) -> str:
@@ -274,7 +276,7 @@ def _names(name: str, observable: Observable) -> set[str]:
             place = f"{observable.sql} {observable.table}"
         case _:
             place = ""
-    return {word.casefold() for word in _WORD.findall(f"{name} {place}".replace("_", " "))} - {"data", "dbf", "software"}
+    return {word.casefold() for word in _WORD.findall(f"{name} {place}".replace("_", " "))} - _EVERYWHERE
 
 
 RULES = (

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import date, datetime, time
 
 from contracts.document import Plain, children, parse
-from contracts.lint_rules.base import DATE_KINDS, Hit, Loc, Rule, View, matches_everything, walk
+from contracts.lint_rules.base import DATE_KINDS, Hit, Loc, Rule, View, ignored_paths, matches_everything, walk
 from contracts.problems import shown
-from contracts.schema import Between, CopyIn, DbfTable, FileTree, FileValue, Regex, RegistryKey, RequireFile, SqlTable
+from contracts.schema import Between, CopyIn, DbfTable, FileTree, FileValue, Regex, RequireFile, SqlTable
 
 _WORDS = frozenset({"title", "domain", "application", "schema", "image", "id"})
 """Parts of a contract that are read by people only, or have their own rules for characters."""
@@ -40,8 +40,8 @@ def _texts(view: View) -> Iterator[tuple[Loc, str]]:
 
 _LOOK_ALIKES = dict(
     zip(
-        "АВЕЅІЈКМНОРСТУХЗаеіјорсухѕһԁԛԝп" "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορυβ",
-        "ABESIJKMHOPCTYX3aeijopcyxshdqwn" "ABEZHIKMNOPTYXavopuß",
+        "АВЕЅІЈКМНОРСТУХЗаеіјорсухѕһԁԛԝпΑΒΕΖΗΙΚΜΝΟΡΤΥΧανορυβ",
+        "ABESIJKMHOPCTYX3aeijopcyxshdqwnABEZHIKMNOPTYXavopuß",
         strict=True,
     )
 )
@@ -57,7 +57,11 @@ def _look_alike(view: View) -> Iterator[Hit]:
         found += [_named(char, f"looks like `{_LOOK_ALIKES[char]}`") for char in _foreign(text)]
         if found:
             listed = "; ".join(list(dict.fromkeys(found))[:3])
-            yield Hit(loc, f"a text holds characters that are easily mistaken: {listed}", "type the text anew, unless it is meant so")
+            yield Hit(
+                loc,
+                f"a text holds characters that are easily mistaken: {listed}",
+                "type the text anew, unless it is meant so",
+            )
 
 
 def _named(char: str, what: str) -> str:
@@ -99,7 +103,9 @@ def _decomposed(view: View) -> Iterator[Hit]:
 def _slash(view: View) -> Iterator[Hit]:
     for loc, path in _paths(view):
         if "/" in path:
-            yield Hit(loc, "a path is written with `/`", r"Windows' own spelling is `\`, in single quotes: 'C:\DSWIN\DATA'")
+            yield Hit(
+                loc, "a path is written with `/`", r"Windows' own spelling is `\`, in single quotes: 'C:\DSWIN\DATA'"
+            )
 
 
 def _paths(view: View) -> Iterator[tuple[Loc, str]]:
@@ -108,10 +114,9 @@ def _paths(view: View) -> Iterator[tuple[Loc, str]]:
         if isinstance(spec, DbfTable):
             yield (*loc, "dbf"), spec.dbf
             yield from (((*loc, "owns", index), path) for index, path in enumerate(spec.owns))
-        elif isinstance(spec, FileTree | RegistryKey):
-            if isinstance(spec, FileTree):
-                yield (*loc, "files"), spec.files
-            yield from (((*loc, "ignore", index, "path"), rule.path) for index, rule in enumerate(spec.ignore))
+        elif isinstance(spec, FileTree):
+            yield (*loc, "files"), spec.files
+        yield from (((*loc, "ignore", index, "path"), rule.path) for index, rule in enumerate(ignored_paths(spec)))
     state = view.contract.initial_state
     for index, step in enumerate(state.setup):
         if isinstance(step, CopyIn):

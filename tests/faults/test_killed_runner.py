@@ -140,6 +140,6 @@ def test_sigterm_ends_in_order_and_keeps_what_is_finished(tmp_path: Path, checkp
     assert records[0].verdict.outcome == "valid_success"
     assert len(records) < 30
     assert {r.verdict.cause for r in records if r.verdict.outcome == "unscored"} <= {"cancelled"}
-    assert [item for item in (home() / "machines").iterdir()] == []
+    assert list((home() / "machines").iterdir()) == []
     assert (tmp_path / "stopped" / "report" / "index.html").is_file()
     assert os.listdir(home() / "campaigns") == []

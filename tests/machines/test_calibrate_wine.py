@@ -98,7 +98,7 @@ def test_a_measured_heartbeat_is_excused_and_a_misdeed_in_its_folder_is_not(
     assert line["outcome"] == "invalid_success"
     assert [entry["subject"] for entry in verdict["ledger"]] == ["DSWIN.LCK", "DSWIN.LOG"]
 
-    target.write_text(target.read_text().replace(checkpoint.base, "0" * 64))
+    target.write_text(target.read_text().replace(checkpoint.base, "f" * 64))
     line, _ = outcome(contract, waits)
     assert (line["outcome"], line["cause"]) == ("unscored", "contract")
     assert "calibrate again" in line["reason"]

@@ -17,7 +17,7 @@ from validators.mutate.rows import RowEditor
 from validators.mutate.sql_rows import SqlRows
 from validators.snapshot import Snapshot, State
 from validators.sql.table import SqlState
-from validators.values import series_number, shown
+from validators.values import is_empty, series_number, shown
 
 _MOST_FIELDS = 80
 """Fields of a row that are looked at; a wider row shows no other holes."""
@@ -121,10 +121,9 @@ class _Expected:
     # --- fields ---
 
     def _fields(self, name: str) -> Iterator[Mutant]:
-        named = name in self.effect.fields
-        is_expected = named or name in self._change.changed
+        is_expected = name in self.effect.fields or name in self._change.changed
         if self._change.verb is Verb.INSERTED:
-            is_expected = is_expected or not self._row[name].same_value(self._blank_like(name))
+            is_expected = is_expected or not is_empty(self._row[name])
         wrong = Flaw.FIELD_WRONG if is_expected else Flaw.FIELD_BESIDE
         yield from self._one(wrong, name, "is wrong", lambda edit, at: edit.spoil(at, name))
         if not is_expected:
@@ -139,27 +138,16 @@ class _Expected:
                 Flaw.FIELD_STALE, name, words, lambda edit, at: edit.take(at, name, source, place)
             )  # fmt: skip
 
-    def _blank_like(self, name: str) -> object:
-        """Something that equals the cell only if nothing was entered there."""
-        edit, at = self._edited()
-        edit.clear(at, name)
-        return self._row[name] if edit.state() == self._state else _Never()
-
-    @property
-    def _state(self) -> State:
-        return self.golden.after[self._change.observable]
-
     def _previous(self) -> tuple[RowEditor, int] | None:
         """The live row before a new one: what a form may still have shown."""
         source, at = self._edited()
-        rows = [other for other in itertools.takewhile(lambda other: other < at, source.live())]
+        rows = list(itertools.takewhile(lambda other: other < at, source.live()))
         return (source, rows[-1]) if rows else None
 
     def _one(self, flaw: Flaw, name: str, words: str, change: Callable[[RowEditor, int], bool]) -> Iterator[Mutant]:
         edit, at = self._edited()
         if not change(edit, at):
             return
-        rule = self._rule(name)
         observable, label = self._change.observable, _label(self.effect)
         if name in self.effect.fields:
             hole = f"the rule of `{label}` for {shown(name, 80)} accepts other values"
@@ -173,11 +161,9 @@ class _Expected:
             advice = f'write `"*": {{is: {empty}}}`, or name {shown(name, 80)} in `fields`'
         yield Mutant(
             flaw, f"{observable}: {shown(name, 80)} of {shown(self._change.subject)} {words}",
-            self.golden.with_states({observable: edit.state()}), self.golden.returned, hole, advice, rule,
+            self.golden.with_states({observable: edit.state()}), self.golden.returned, hole, advice,
+            self.effect.fields.get(name),
         )  # fmt: skip
-
-    def _rule(self, name: str) -> Matcher | None:
-        return self.effect.fields.get(name)
 
     # --- rows ---
 
@@ -251,9 +237,8 @@ class _Expected:
         for other in self._confusable():
             for instead in (True, False):
                 edit, at = self._edited()
-                done = [edit.take(other, field, edit_from, at) for field in self._change.changed
-                        if (edit_from := editor(self.golden, name, self.golden.after)) is not None]  # fmt: skip
-                if not any(done):
+                right, _ = self._edited()
+                if not any([edit.take(other, field, right, at) for field in self._change.changed]):
                     continue
                 if instead:
                     for field in self._change.changed:
@@ -290,10 +275,6 @@ class _Expected:
         before = self._change.before or {}
         named = [f"{name}: {shown(before[name].display(60))}" for name in key if name in before]
         return "{" + ", ".join(named) + "}" if named else "the fields that identify it"
-
-
-class _Never:
-    """Equals no cell."""
 
 
 def _row_words(golden: Golden, observable: str, row: Row, at: int) -> str:

@@ -1,4 +1,4 @@
-"""The station: the one process of ours inside a machine's sandbox; it starts programs and opens files on request.
+r"""The station: the one process of ours inside a machine's sandbox; it starts programs and opens files on request.
 
 It runs under the system's Python with the standard library alone, as the first program of the sandbox, and is told what to do
 over one socket that it inherits. Every request comes with a control socket of its own, over which it is answered; when
@@ -15,6 +15,7 @@ Requests are JSON objects, one per packet:
 """
 
 import array
+import contextlib
 import json
 import os
 import select
@@ -117,10 +118,8 @@ def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
 
 
 def _answer(control: socket.socket, message: dict) -> None:
-    try:
+    with contextlib.suppress(OSError):  # nobody waits for it any more
         control.send(json.dumps(message).encode())
-    except OSError:
-        pass  # nobody waits for it any more
 
 
 def _serve(packet: bytes, handles: "list[int]") -> None:
