@@ -366,6 +366,8 @@ class _Builder:
             return units.decode("utf-16-le", "replace")
 
     def _resolved(self, text: str, loc: Loc, mark: Mark) -> Plain:
+        if text == "null" and loc[-1:] == ("is",):  # the matcher's word, not a value that is missing
+            return text
         if text in _NULL:
             return None
         if text in _TRUE or text in _FALSE:

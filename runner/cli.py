@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -29,7 +29,10 @@ from contracts.load import ContractError, LoadedContract, load_contract
 from contracts.noise import ID as NOISE_ID
 from contracts.writing import flow
 from prompts.render import Condition, PromptError, find_prompt
+from runner import mutate as mutating
+from runner import rejudge as rejudging
 from runner.agents.base import AgentSpecError, PlannedAgent, plan
+from runner.bundle import Bundle, BundleError, export, opened, verify
 from runner.calibrate import (
     CalibrationError,
     Measuring,
@@ -44,11 +47,14 @@ from runner.calibrate import (
     write_list,
 )
 from runner.campaign import run_all
+from runner.display.errors import DisplayError
+from runner.explain import explain
 from runner.guests.base import GuestLost
 from runner.inspect_image import known_of
 from runner.lifecycle import RunPlan
 from runner.machines.base import Leftover, MachineError, MachineProvider, SetupError, provider
 from runner.machines.images import ImageError, find_image
+from runner.new_contract import NewContractError, Options, author
 from runner.record import RunRecord
 from runner.report.html import ReportError, write_report
 from runner.report.tables import outcome_table
@@ -152,6 +158,7 @@ def lint_command(
     for file in files:
         try:
             loaded = load_contract(file, parameters=overrides)
+            _tell_noise(loaded)
             found = lint(loaded, _known(loaded) if image else None)
         except ContractError as error:
             broken = True
@@ -207,6 +214,120 @@ def report(campaign: Annotated[Path, typer.Argument(help="A campaign's folder, e
     _out.print(f"report: {path}", soft_wrap=True)
 
 
+@app.command("mutate")
+def mutate_command(
+    contracts: Annotated[list[Path], typer.Argument(help="Contract files, or folders of them.")],
+    run: Annotated[
+        Path | None, typer.Option("--run", help="A good run: its record, its folder, or a campaign that holds it.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for campaigns; the newest good run there is taken.")] = Path("runs"),
+    parameter: Annotated[
+        list[str] | None, typer.Option("--param", help="name=value; for values the record does not keep.")
+    ] = None,
+    by_kind: Annotated[bool, typer.Option("--by-kind", help="Also how many bad states of each kind.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per contract and line.")] = False,
+) -> None:
+    """Tries whether contracts can fail: makes bad states from a recorded good run, and each must be rejected."""
+    kept = mutating.runs_for(run, runs)
+    sound = True
+    for item in _load(contracts, _overrides(parameter or [])):
+        tried = mutating.try_contract(item, kept, _overrides(parameter or []))
+        sound = sound and tried.found.sound
+        if as_json:
+            print(json.dumps(mutating.as_data(tried), ensure_ascii=True), flush=True)  # noqa: T201
+        else:
+            _lines(mutating.told(tried, by_flaw=by_kind))
+    raise typer.Exit(0 if sound else 1)
+
+
+@app.command("rejudge")
+def rejudge_command(
+    runs: Annotated[Path, typer.Argument(help="A campaign, a folder of campaigns, one run, or a bundle.")],
+    contract: Annotated[
+        Path | None, typer.Option("--contract", help="Judge by this contract, or by those of this folder, instead.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--param", help="name=value; for values the record does not keep.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per run and line.")] = False,
+) -> None:
+    """Judges stored runs again from their evidence alone, and lists what changed and which rule did it."""
+    files = None if contract is None else _by_id([contract])
+    with opened(runs) as folder:
+        found = list(rejudging.rejudge(rejudging.runs_at(folder), files, _overrides(parameter or [])))
+    for again in found:
+        if as_json:
+            print(json.dumps(rejudging.as_data(again), ensure_ascii=True))  # noqa: T201
+        else:
+            _lines(rejudging.told(again))
+    _err.print(rejudging.summary(found), soft_wrap=True)
+    if not any(again.verdict for again in found):
+        raise typer.Exit(3)
+    raise typer.Exit(1 if any(again.changes or again.damaged for again in found) else 0)
+
+
+@app.command("export")
+def export_command(
+    runs: Annotated[Path, typer.Argument(help="A campaign, or one run of it.")],
+    target: Annotated[Path, typer.Argument(help="The bundle: a new folder, or a new file that ends in .zip.")],
+    run: Annotated[list[str] | None, typer.Option("--run", help="Only this run (may be repeated).")] = None,
+    screens: Annotated[bool, typer.Option("--screens/--no-screens", help="With pictures of the screen or without.")] = True,
+    redact: Annotated[
+        Path | None, typer.Option("--redact", help="A contract whose secret values are blotted out of all evidence.")
+    ] = None,
+) -> None:
+    """Writes runs and everything their verdicts rest on as one bundle, with the SHA-256 of every file."""
+    kept = rejudging.runs_at(runs)
+    unknown = set(run or ()) - {item.record.run for item in kept}
+    if unknown:
+        raise Refused(f"there is no run {', '.join(sorted(unknown))} at {runs}")
+    secrets = () if redact is None else load_contract(redact).contract.secrets
+    if redact is not None and not secrets:
+        raise Refused(f"{redact} has no secret values (`secret: true`)")
+    chosen = [item for item in kept if not run or item.record.run in run]
+    _tell_bundle(target, export(chosen, target, screens=screens, secrets=secrets))
+
+
+@app.command("verify")
+def verify_command(bundle: Annotated[Path, typer.Argument(help="A bundle: a folder, or a .zip file.")]) -> None:
+    """Proves that a bundle is what it was when it was exported; names what was changed, added or is missing."""
+    if not bundle.exists():
+        raise Refused(f"there is no bundle at {bundle}")
+    try:
+        _tell_bundle(bundle, verify(bundle))
+    except BundleError as error:
+        _err.print(f"{bundle} is not what it was:\n{error}", soft_wrap=True)
+        raise typer.Exit(1) from None
+
+
+@app.command("explain")
+def explain_command(run: Annotated[Path, typer.Argument(help="A run's folder or record.")]) -> None:
+    """Tells in plain words why a run got its outcome, and what to write if what it did is legitimate."""
+    found = rejudging.runs_at(run)
+    if len(found) > 1:
+        names = "\n".join(f"  {item.campaign.folder / item.record.run}" for item in found[:20])
+        raise Refused(f"{run} holds {len(found)} runs; name one of them:\n{names}")
+    _lines(explain(found[0].record))
+
+
+def _lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        _out.print(line, soft_wrap=True)
+
+
+def _by_id(paths: Sequence[Path]) -> dict[str, Path]:
+    """Contract files by the ids of the contracts."""
+    return {item.contract.id: item.path for item in _load(paths, {}) if item.path is not None}
+
+
+def _tell_bundle(path: Path, bundle: Bundle) -> None:
+    redacted = f"; without {', '.join(bundle.redacted)}" if bundle.redacted else ""
+    _out.print(
+        f"{path}: {len(bundle.runs)} runs in {bundle.files} files, {bundle.size:,} bytes{redacted}\nseal: {bundle.seal}",
+        soft_wrap=True,
+    )  # fmt: skip
+
+
 @app.command()
 def calibrate(
     image: Annotated[str, typer.Argument(help="The image, e.g. dentadesk.")],
@@ -255,6 +376,39 @@ def calibrate(
             _out.print(f"{item.contract.id}, {where}:")
             _out.print("\n".join(f"  - {flow(rule)}" for rule in rules), soft_wrap=True)
     _out.print(f"noise list: {target}", soft_wrap=True)
+
+
+@app.command("new")
+def new_command(
+    path: Annotated[Path | None, typer.Argument(help="The contract's file; <id>.yaml unless given.")] = None,
+    image: Annotated[str, typer.Option(help="The image, e.g. dentadesk.")] = "",
+    ident: Annotated[str, typer.Option("--id", help="The contract's id, e.g. dswin.add-new-patient.")] = "",
+    title: Annotated[str, typer.Option(help="The task in a few words.")] = "",
+    program: Annotated[str, typer.Option(help="The program of the image.")] = "",
+    application: Annotated[str, typer.Option(help="The program's name for people.")] = "",
+    domain: Annotated[str, typer.Option(help="The field it is used in, e.g. dental/healthcare.")] = "",
+    instruction: Annotated[str, typer.Option(help="What the agent is told, parameters as {{name}}.")] = "",
+    table: Annotated[list[str] | None, typer.Option(help="A table to observe; all below the folders unless given.")] = None,
+    files: Annotated[list[str] | None, typer.Option(help="A folder to observe; the program's unless given.")] = None,
+    parameter: Annotated[list[str] | None, typer.Option("--param", help="name=value; a parameter of the task.")] = None,
+    demonstration: Annotated[Path | None, typer.Option(help="A script that does the task, in place of you.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: options and defaults; nobody but a script does it.")] = False,
+) -> None:
+    """Drafts a contract: looks at the image, lets you do the task once, and writes what changed as expected effects."""
+    options = Options(
+        path=path, image=image, id=ident, title=title, program=program, application=application, domain=domain,
+        instruction=instruction, tables=tuple(table or ()), files=tuple(files or ()),
+        given=_overrides(parameter or []), demonstration=demonstration, yes=yes,
+    )  # fmt: skip
+    try:
+        written = author(options, _out, lambda found: provider(found.manifest.provider))
+    except (NewContractError, ContractFault, SetupError, ValidationError) as error:
+        raise Refused(str(error)) from None
+    except (GuestLost, DisplayError) as error:
+        raise MachineError(f"the machine is gone: {error}") from None
+    for finding in lint(load_contract(written)):
+        _err.print(f"{finding.severity}: {finding!s}", soft_wrap=True)
+    _out.print(f"contract: {written}", soft_wrap=True)
 
 
 @machines_app.command("list")
@@ -508,7 +662,10 @@ def main() -> None:
     """The entry point: users' mistakes are told in words, with status 2."""
     try:
         app()
-    except (Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError, ReportError) as error:
+    except (
+        Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError, ReportError, BundleError,
+        mutating.NoGoldenRun,
+    ) as error:  # fmt: skip
         _refuse(str(error))
     except MachineError as error:
         _err.print(str(error), soft_wrap=True)

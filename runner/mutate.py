@@ -104,8 +104,9 @@ def told(tried: Tried, *, by_flaw: bool) -> Iterator[str]:
         yield f"    hole: {shown(hole, _SHOWN)}"
         yield f"    add:  {shown(advice, _SHOWN)}"
     for decided in found.decided:
-        count = f": {decided.mutants} bad states fall under it" if decided.mutants else ""
-        yield f"  not looked at by decision: {shown(decided.rule, 120)} ({shown(decided.because, 120)}){count}"
+        many = f"{decided.mutants} bad states fall" if decided.mutants > 1 else "1 bad state falls"
+        here = f": {many} under it" if decided.mutants else ""
+        yield f"  not looked at by decision: {shown(decided.rule, 120)} ({shown(decided.because, 120)}){here}"
 
 
 def _by_hole(found: Assessment) -> dict[tuple[str, str], list[Any]]:

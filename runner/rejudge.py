@@ -57,7 +57,7 @@ def runs_at(path: Path) -> list[Kept]:
     if (path / "record.json").is_file():
         return [_one(path)]
     campaigns = [path] if (path / "blobs").is_dir() else sorted(p.parent for p in path.glob("*/blobs") if p.is_dir())
-    found = [Kept(campaign, record) for folder in campaigns for record in (campaign := Campaign(folder)).records()]
+    found = [Kept(campaign, record) for campaign in map(Campaign, campaigns) for record in campaign.records()]
     if not found:
         raise StoreError(f"there are no runs at {path}: a campaign's folder is needed, or one run of it")
     return found
@@ -306,3 +306,37 @@ def _lack(missing: Missing | None) -> str:
     times = f" {missing.count} times" if missing.count > 1 else ""
     wrong = ", ".join(misfit.field for misfit in missing.misfits)
     return f"missing{times}" + (f" ({wrong} does not fit)" if wrong else "")
+
+
+# --- for people and machines ------------------------------------------------------------------------------------------
+
+
+def told(again: Again) -> Iterator[str]:
+    """What came out for one run, in lines; nothing where nothing is different."""
+    record = again.kept.record
+    if again.verdict is None:
+        yield f"{record.run}: not judged again: {again.why_not}"
+    elif again.changes:
+        yield f"{record.run}: {again.changes[0]}" if len(again.changes) == 1 else f"{record.run}:"
+        yield from (f"  {change}" for change in again.changes if len(again.changes) > 1)
+
+
+def summary(found: Sequence[Again]) -> str:
+    """All of them in one sentence."""
+    done = [again for again in found if again.verdict is not None]
+    changed = sum(bool(again.changes) for again in done)
+    left = f"; {len(found) - len(done)} could not be judged again" if len(done) < len(found) else ""
+    return f"{len(done)} runs judged again: {len(done) - changed} as before, {changed} differ{left}"
+
+
+def as_data(again: Again) -> dict[str, Any]:
+    """What came out for one run, as JSON data."""
+    old, new = again.kept.record.verdict, again.verdict
+    return {
+        "run": again.kept.record.run,
+        "contract": again.kept.record.contract.id,
+        "was": {"outcome": old.outcome, "kind": old.kind, "cause": old.cause},
+        "now": None if new is None else {"outcome": new.outcome, "kind": new.kind, "cause": new.cause},
+        "reason": again.why_not if new is None else new.reason,
+        "changes": list(again.changes),
+    }

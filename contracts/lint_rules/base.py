@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -244,7 +244,7 @@ def contents(placed: Placed) -> Iterator[tuple[Loc, object]]:
         yield (*placed.loc, "content", index) if listed else (*placed.loc, "content"), rule
 
 
-def ignored_paths(observable: Observable) -> list[IgnoredPath] | list[IgnoredRegistryPath]:
+def ignored_paths(observable: Observable) -> Sequence[IgnoredPath | IgnoredRegistryPath]:
     """The ignore rules of a file tree or registry key; none for what has no paths."""
     return observable.ignore if isinstance(observable, FileTree | RegistryKey) else []
 

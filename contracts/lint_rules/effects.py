@@ -42,6 +42,8 @@ from contracts.schema import (
     PdfContent,
     Regex,
     RegistryKey,
+    Returned,
+    RowValue,
     SqlTable,
     TextLike,
     Windows,
@@ -195,6 +197,20 @@ def _repeats_where(view: View) -> Iterator[Hit]:
                 f"`where` has selected by `{shown(name)}` already: this cannot fail",
                 f"{hint}, and test what the agent had to get right",
             )
+    yield from _returned_repeats(view)
+
+
+def _returned_repeats(view: View) -> Iterator[Hit]:
+    """A returned value that is looked up by itself: whatever is returned, the row found by it holds it."""
+    for loc, rule in view.returned:
+        if isinstance(rule, RowValue) and len(loc) == 3:
+            asked = plain(rule.where.get(rule.field))
+            if isinstance(asked, Returned) and asked.returned == loc[-1]:
+                yield Hit(
+                    (*loc, "where", rule.field),
+                    "the row is looked up by the returned value itself: whatever row it names, this cannot fail",
+                    "select the row by what the task says of it",
+                )
 
 
 def _never_fits(view: View) -> Iterator[Hit]:
@@ -428,7 +444,7 @@ RULES = (
     ),
     Rule(
         "repeats-where", "error",
-        "An expected effect tests by `fields` what its `where` has selected by.",
+        "An expected effect tests by `fields` what its `where` has selected by, or a returned value is looked up by itself.",
         "It holds of every change that is looked at, so that it looks like a test and cannot fail.",
         "Leave one of the two out.",
         _repeats_where,

@@ -11,7 +11,7 @@ import heapq
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -68,7 +68,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
 
 def _reading(job: dict[str, Any], folder: Path, number: int) -> tuple[dict[str, Any], list[str], bool]:
     """Reads every table once: the answer, what it holds in short, and whether all of it is of one moment."""
-    server, connection = _connect(job)
+    server, connection = connect_source(job)
     try:
         server.begin()
         found = [(wanted, server.find(wanted)) for wanted in job["tables"]]
@@ -101,7 +101,16 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _connect(job: dict[str, Any]) -> tuple[Server, str]:
+def connect_source(job: Mapping[str, Any]) -> tuple[Server, str]:
+    """Connects to a job's source.
+
+    Returns:
+        The session, and the connection string with the options that were added.
+
+    Raises:
+        CannotRead: It cannot be read in this way.
+        Exception: What the driver raises.
+    """
     target = str(job["target"])
     if job["kind"] == "sqlite":
         return Sqlite(Path(target)), ""

@@ -110,8 +110,7 @@ def _name(snapshot: str) -> str:
 
 def _values(row: Any) -> list[str]:
     """The values of a row that came as a line; one that could not be joined stops the fast way anyway."""
-    fields = fields_of(str(row[0]).encode("utf-8", "surrogatepass"))
-    return ["" if value is None else value.decode("utf-8", "surrogatepass") for value in fields]
+    return ["" if value is None else value.decode() for value in fields_of(row[0] or b"")]
 
 
 class _ServerLines:
@@ -123,11 +122,11 @@ class _ServerLines:
     def write(self, table: FoundTable, out: BinaryIO) -> int:
         count = 0
         for block in self._lines(table):
-            out.write("".join(f"{line}\n" for line in block).encode("utf-8", "surrogatepass"))
+            out.write(b"\n".join(block) + b"\n")
             count += len(block)
         return count
 
-    def _lines(self, table: FoundTable) -> Iterator[list[str]]:
+    def _lines(self, table: FoundTable) -> Iterator[list[bytes]]:
         for page in self._server.pages(table, self._server.line_expression(table), _values):
             lines = [row[0] for row in page]
             if None in lines:  # longer than the server joins (max_allowed_packet)

@@ -1,7 +1,7 @@
 """MariaDB and MySQL.
 
-Numbers, dates and times are spelt by the server (``0000-00-00`` stays what it is, a ``FLOAT`` is exact), texts and bytes come as
-they are. The driver holds each result in memory, so rows are read in pages by the key; without a key the whole table passes
+Numbers, dates and times are spelt by the server (``0000-00-00`` stays what it is, a ``FLOAT`` is exact). Texts come as the
+bytes of their UTF-8: as text the driver cuts them off at a NUL. The driver holds each result in memory, so rows are read in pages by the key; without a key the whole table passes
 through memory. Tables of engines without transactions (MyISAM, Aria) have no view of one moment: they are read until two
 readings in a row are equal.
 """
@@ -30,6 +30,7 @@ _PAGE_ROWS = 20_000
 _PAGEABLE = (Form.NUMBER, Form.TEXT, Form.CHAR, Form.DATE, Form.DATETIME)
 _NOT_EXACT = ("float", "double", "time", "timestamp")
 """Types of key columns by whose values the next page cannot be asked for exactly."""
+_TEXTS = (Form.TEXT, Form.CHAR)
 _SYSTEM = ("information_schema", "performance_schema", "mysql", "sys")
 
 
@@ -111,11 +112,11 @@ class MariaDb(Server):
         elif kind in _BYTES:
             form, expression = Form.BYTES, quoted
         elif kind == "char":
-            form, expression = Form.CHAR, quoted
+            form, expression = Form.CHAR, f"CONVERT({quoted} USING utf8mb4)"
         else:
             form = Form.TEXT
             if kind in ("varchar", "tinytext", "text", "mediumtext", "longtext"):
-                expression = quoted
+                expression = f"CONVERT({quoted} USING utf8mb4)"
         made = ""
         if "generated" in extra:
             made = "computed"
@@ -138,8 +139,14 @@ class MariaDb(Server):
     # --- rows -----------------------------------------------------------------------------------------------------------
 
     @override
+    def select(self, table: FoundTable) -> str:
+        what = ", ".join(_as_bytes(column) for column in table.columns)
+        order = ", ".join(self.quoted(name) for name in table.order)
+        return f"SELECT {what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "")  # noqa: S608
+
+    @override
     def blocks(self, table: FoundTable) -> Iterator[Sequence[Any]]:
-        return self.pages(table, ", ".join(column.expression for column in table.columns), list)
+        return self.pages(table, ", ".join(_as_bytes(column) for column in table.columns), self.speller(table))
 
     def pages(self, table: FoundTable, what: str, values: Callable[[Any], Sequence[Any]]) -> Iterator[Sequence[Any]]:
         """The rows in pages by the key, so that the driver holds one page and not the table.
@@ -188,16 +195,12 @@ class MariaDb(Server):
 
     @override
     def sample(self, table: FoundTable, rows: int) -> list[Any]:
-        what = ", ".join(column.expression for column in table.columns)
-        order = ", ".join(self.quoted(name) for name in table.order)
-        sql = f"SELECT {what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "") + f" LIMIT {int(rows)}"  # noqa: S608
-        return list(self._flat(self.run(sql)))
+        return list(self._flat(self.run(f"{self.select(table)} LIMIT {int(rows)}")))
 
     @override
     def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
-        if not any(column.form is Form.BYTES for column in table.columns):
-            return tuple
-        return lambda row: [text_of(value) for value in row]
+        spell = [_decoded if column.form in _TEXTS else text_of for column in table.columns]
+        return lambda row: [function(value) for function, value in zip(spell, row, strict=True)]
 
     def line_expression(self, table: FoundTable) -> str:
         """SQL that gives a row's whole line; NULL if a part is longer than the server joins."""
@@ -205,14 +208,14 @@ class MariaDb(Server):
         parts = []
         for column in table.columns:
             text = f"HEX({column.expression})" if column.form is Form.BYTES else column.expression
-            if column.form in (Form.TEXT, Form.CHAR):
+            if column.form in _TEXTS:
                 text = f"REPLACE({text}, {backslash}, CONCAT({backslash}, {backslash}))"
                 text = f"REPLACE({text}, {tab}, CONCAT({backslash}, 't'))"
                 text = f"REPLACE({text}, {feed}, CONCAT({backslash}, 'n'))"
             null = f"CONCAT({backslash}, 'N')"
             # IF, not IFNULL: a part that is too long is NULL too, and must make the line NULL.
             parts.append(f"IF({self.quoted(column.name)} IS NULL, {null}, {text})" if column.nullable else text)
-        return f"CONCAT({f', {tab}, '.join(parts)})"
+        return f"CAST(CONCAT({f', {tab}, '.join(parts)}) AS BINARY)"
 
     # --- other sessions ---------------------------------------------------------------------------------------------------
 
@@ -259,6 +262,14 @@ class MariaDb(Server):
     @override
     def is_locked(self, error: Exception) -> bool:
         return "(1205)" in str(error)
+
+
+def _as_bytes(column: FoundColumn) -> str:
+    return f"CAST({column.expression} AS BINARY)" if column.form in _TEXTS else column.expression
+
+
+def _decoded(value: bytes | None) -> str | None:
+    return None if value is None else bytes(value).decode("utf-8", "surrogateescape")
 
 
 def _bindable(column: FoundColumn, text: str) -> Any:

@@ -114,7 +114,10 @@ def _ask(job: dict[str, Any], within: float) -> dict[str, Any]:
         return {
             "error": f"the reading process ended without an answer ({how}); a database driver may have brought it down"
         }
-    answer = json.loads(last.removeprefix(MARK))
+    try:
+        answer = json.loads(last.removeprefix(MARK))
+    except ValueError:
+        answer = None
     return answer if isinstance(answer, dict) else {"error": "the reading process gave no answer"}
 
 

@@ -75,7 +75,13 @@ class Sqlite(Server):
         self.version = sqlite3.sqlite_version
         self.connection.execute("PRAGMA query_only = 1")
         self.connection.execute("BEGIN")
-        self.rows("SELECT COUNT(*) FROM sqlite_master")  # the first reading fixes the view
+        try:
+            self.rows("SELECT COUNT(*) FROM sqlite_master")  # the first reading fixes the view
+        except sqlite3.OperationalError as error:
+            if not self.is_locked(error):
+                raise
+            by = f" by process {self._writer}, which is in a write transaction" if self._writer is not None else ""
+            raise CannotRead(f"the database is locked{by}") from None
 
     @override
     def end(self) -> None:

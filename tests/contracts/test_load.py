@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from contracts.load import ContractError, load_contract, load_text, read_model
 from contracts.problems import MAX_PROBLEMS
-from contracts.schema import IgnoredPath, Model, TaskContract
+from contracts.schema import IgnoredPath, Is, Model, TaskContract
 from tests.contracts.helpers import EXAMPLE, edited, place, problems
 
 
@@ -264,3 +264,10 @@ def test_large_and_deep_input_is_refused_in_time() -> None:
     ):
         with pytest.raises(ContractError):
             load_text(text, name="c")
+
+
+def test_the_word_null_is_a_matcher_and_an_empty_one_is_a_mistake() -> None:
+    contract = load_text(edited(("{generated: next}", "{is: null}")), name="c.yaml").contract
+    assert contract.effects.expect[0].fields["PATNR"] == Is.model_validate({"is": "null"})
+    with pytest.raises(ContractError, match="no value stands here"):
+        load_text(edited(("{generated: next}", "{is: }")), name="c.yaml")

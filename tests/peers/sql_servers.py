@@ -111,6 +111,8 @@ def postgres(encoding: str = "UTF8") -> Iterator[SqlServer]:
             str(programs / "postgres"), "-D", str(data), "-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}",
             "-c", "fsync=off", "-c", "max_connections=20", "-c", "autovacuum=off",
         ]  # fmt: skip
+        access = data / "pg_hba.conf"
+        access.write_text("local all reader scram-sha-256\nlocal all all trust\n")
         with _running(command, folder / "log", user, connect):
             run(f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}'", "GRANT pg_read_all_data, pg_monitor TO reader")
             quoted = "{" + PASSWORD.replace("}", "}}") + "}"

@@ -21,7 +21,9 @@ def source(server: SqlServer | str) -> Source:
     return find_source("practice", {"LEGACYPROOF_SQL_PRACTICE": text})
 
 
-def attempt(server: SqlServer | str, *tables: str, fast: Way = "never", **more: Any) -> list[SqlState | UnreadableState]:
+def attempt(
+    server: SqlServer | str, *tables: str, fast: Way = "never", **more: Any
+) -> list[SqlState | UnreadableState]:
     return read_source(source(server), list(tables), fast=fast, within=120, **more)
 
 

@@ -25,7 +25,11 @@ BLANK, NULL = CellState.BLANK, CellState.NULL
         ("int", "-2147483648", Decimal(-2147483648)),
         ("bigint unsigned", "18446744073709551615", Decimal(18446744073709551615)),
         ("int(6) zerofill", "12", Decimal(12)),
-        ("decimal(38,10)", "1234567890123456789012345678.0123456789", Decimal("1234567890123456789012345678.0123456789")),
+        (
+            "decimal(38,10)",
+            "1234567890123456789012345678.0123456789",
+            Decimal("1234567890123456789012345678.0123456789"),
+        ),
         ("double", "0.1", Decimal("0.1")),
         ("double", "1.0000000000000002", Decimal("1.0000000000000002")),
         ("float", "0.1", Decimal("0.10000000149011612")),
@@ -45,7 +49,7 @@ BLANK, NULL = CellState.BLANK, CellState.NULL
         ("date", "NULL", NULL),
         ("date", "'2024-00-00'", b"2024-00-00"),
         ("datetime", "'0000-00-00 00:00:00'", BLANK),
-        ("datetime(6)", "'2024-01-02 03:04:05.678901'", datetime(2024, 1, 2, 3, 4, 5, 678901)),
+        ("datetime(6)", "'2024-01-02 03:04:05.678901'", datetime(2024, 1, 2, 3, 4, 5, 678901)),  # noqa: DTZ001
         ("timestamp null", "'2024-01-02 03:04:05'", datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
         ("date", "'2024-02-29'", date(2024, 2, 29)),
         ("time", "'12:34:56'", time(12, 34, 56)),
@@ -89,7 +93,9 @@ def test_values_that_drivers_or_collations_make_equal_are_told_apart(mariadb: Sq
 
 
 def test_a_zero_date_is_what_a_program_leaves_in_a_field_nobody_filled(mariadb: SqlServer) -> None:
-    mariadb.run("SET sql_mode = ''", "DROP TABLE IF EXISTS v", "CREATE TABLE v (v date)", "INSERT INTO v VALUES ('0000-00-00')")
+    mariadb.run(
+        "SET sql_mode = ''", "DROP TABLE IF EXISTS v", "CREATE TABLE v (v date)", "INSERT INTO v VALUES ('0000-00-00')"
+    )
     ((cell,),) = [row.values() for row in rows(read(mariadb, "v"))]
     assert (cell.kind, is_empty(cell)) == (Kind.DATE, True)
 
@@ -159,7 +165,9 @@ def test_a_row_longer_than_the_server_joins_is_read_in_the_ordinary_way(mariadb:
 
 
 def test_tables_without_transactions_are_read_until_they_are_still(mariadb: SqlServer) -> None:
-    mariadb.run("DROP TABLE IF EXISTS old", "CREATE TABLE old (id int PRIMARY KEY) ENGINE=MyISAM", "INSERT INTO old VALUES (1)")
+    mariadb.run(
+        "DROP TABLE IF EXISTS old", "CREATE TABLE old (id int PRIMARY KEY) ENGINE=MyISAM", "INSERT INTO old VALUES (1)"
+    )
     state = read(mariadb, "old")
     assert (state.count, "MyISAM" in state.notes[0]) == (1, True)
 
@@ -178,5 +186,7 @@ def test_a_metadata_lock_is_reported(mariadb: SqlServer) -> None:
 
 def test_without_the_privilege_open_transactions_are_told_to_be_unseen(mariadb: SqlServer) -> None:
     mariadb.run("DROP TABLE IF EXISTS one", "CREATE TABLE one (id int PRIMARY KEY)")
-    state = read(f"DRIVER={{MariaDB Unicode}};SOCKET={mariadb.folder / 'socket'};Database=practice;UID=clerk;PWD=x", "one")
+    state = read(
+        f"DRIVER={{MariaDB Unicode}};SOCKET={mariadb.folder / 'socket'};Database=practice;UID=clerk;PWD=x", "one"
+    )
     assert "PROCESS privilege" in state.findings[0]

@@ -54,7 +54,7 @@ def cell(server: SqlServer, kind: str, literal: str) -> Any:
         ("date", "'0044-03-15 BC'", b"0044-03-15 BC"),
         ("time", "'24:00:00'", b"24:00:00"),
         ("time", "'12:34:56.789'", time(12, 34, 56, 789000)),
-        ("timestamp", "'2024-01-02 03:04:05.678901'", datetime(2024, 1, 2, 3, 4, 5, 678901)),
+        ("timestamp", "'2024-01-02 03:04:05.678901'", datetime(2024, 1, 2, 3, 4, 5, 678901)),  # noqa: DTZ001
         ("timestamp", "'-infinity'", b"-infinity"),
         ("timestamptz", "'2024-07-01 12:00:00+02'", datetime(2024, 7, 1, 10, 0, tzinfo=UTC)),
         ("bytea", r"'\x00ff5c'", b"\x00\xff\\"),
@@ -83,7 +83,11 @@ def test_values_that_drivers_make_equal_are_told_apart(postgres: SqlServer) -> N
     ]
     for kind, one, other in pairs:
         postgres.run("DROP TABLE IF EXISTS v", f"CREATE TABLE v (id int PRIMARY KEY, v {kind})")
-        postgres.run(f"INSERT INTO v VALUES (1, {one}), (2, 'same'::text::{kind})" if kind == "text" else f"INSERT INTO v VALUES (1, {one})")
+        postgres.run(
+            f"INSERT INTO v VALUES (1, {one}), (2, 'same'::text::{kind})"
+            if kind == "text"
+            else f"INSERT INTO v VALUES (1, {one})"
+        )
         before = read(postgres, "v")
         postgres.run(f"UPDATE v SET v = {other} WHERE id = 1")
         assert told(diff(before, read(postgres, "v"))) == [("updated", "id=1", ("v",))], (kind, one)
@@ -184,7 +188,9 @@ def test_without_a_server_of_its_own_in_the_connection_string_the_ordinary_way_i
 ) -> None:
     postgres.run("DROP TABLE IF EXISTS one", "CREATE TABLE one (id int PRIMARY KEY)", "INSERT INTO one VALUES (1)")
     ini = postgres.folder / "odbc.ini"
-    ini.write_text(f"[here]\nDriver=PostgreSQL Unicode\nServername={postgres.folder}\nDatabase=postgres\nUsername=reader\n")
+    ini.write_text(
+        f"[here]\nDriver=PostgreSQL Unicode\nServername={postgres.folder}\nDatabase=postgres\nUsername=postgres\n"
+    )
     monkeypatch.setenv("ODBCINI", str(ini))
     state = read("DSN=here", "one", fast="always")
     assert state.count == 1
@@ -194,7 +200,9 @@ def test_without_a_server_of_its_own_in_the_connection_string_the_ordinary_way_i
 def test_a_database_without_an_encoding() -> None:
     """SQL_ASCII: bytes that are no UTF-8 are kept, and equal only to themselves."""
     with sql_servers.postgres("SQL_ASCII") as server:
-        server.run("CREATE TABLE v (id int PRIMARY KEY, t text)", r"INSERT INTO v VALUES (1, E'M\374ller'), (2, 'Meier\')")
+        server.run(
+            "CREATE TABLE v (id int PRIMARY KEY, t text)", r"INSERT INTO v VALUES (1, E'M\374ller'), (2, 'Meier\')"
+        )
         state = read(server, "v")
         assert [row["t"] for row in values(state)] == [b"M\xfcller", "Meier\\"]
         server.run(r"UPDATE v SET t = E'M\366ller' WHERE id = 1")

@@ -151,7 +151,9 @@ _Rule = tuple[str, str]
 def _decisions(golden: Golden) -> Iterable[_Rule]:
     """Every rule of the contract that takes something out of sight, with its reason."""
     for effect in golden.contract.effects.allow:
-        yield _allowed(f"{effect.verb} {effect.observable}" + (f" ({effect.name})" if effect.name else ""), effect.reason)
+        yield _allowed(
+            f"{effect.verb} {effect.observable}" + (f" ({effect.name})" if effect.name else ""), effect.reason
+        )
     for effect in golden.contract.effects.expect:
         for name, matcher in effect.fields.items():
             if name != "*" and isinstance(matcher, Is) and matcher.is_ == "any":
@@ -188,7 +190,9 @@ class _Known:
 def _told(entry: Entry) -> tuple[object, ...]:
     change = entry.change
     rows = tuple(
-        None if row is None else tuple((name, cell.state, cell.kind, str(cell.value), cell.raw) for name, cell in row.items())
+        None
+        if row is None
+        else tuple((name, cell.state, cell.kind, str(cell.value), cell.raw) for name, cell in row.items())
         for row in (change.before, change.after)
     )
     return change.observable, change.verb, change.subject, entry.status, entry.effect, rows

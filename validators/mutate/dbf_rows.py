@@ -121,7 +121,11 @@ class DbfRows(RowEditor):
                 continue
             self._put(at, field, raw)
             now = self._table.cell(self.record(at), field)
-            if now.state is (wanted or now.state) and now.state is not CellState.UNDECODABLE and not now.same_value(old):
+            if (
+                now.state is (wanted or now.state)
+                and now.state is not CellState.UNDECODABLE
+                and not now.same_value(old)
+            ):
                 return True
         self._data[self._start(at) : self._start(at + 1)] = was
         return False

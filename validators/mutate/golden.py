@@ -13,7 +13,7 @@ from typing import Any
 
 from contracts.globs import fold
 from contracts.schema import DbfTable, Effect, FileTree, Matcher, TaskContract
-from validators.changes import Comparison, Unreadable
+from validators.changes import Comparison
 from validators.dbf import KeyIndex, TableState
 from validators.files import FileItem, TreeState
 from validators.ledger import Entry, Status
@@ -193,14 +193,3 @@ def rewritten(item: FileItem, data: bytes) -> FileItem:
     return replace(
         item, size=len(data), mtime=item.mtime + _SECOND, sha256=hashlib.sha256(data).hexdigest(), kind="file"
     )  # fmt: skip
-
-
-def readable(state: State | None) -> State:
-    """The state, where there is one.
-
-    Raises:
-        Unreadable: There is none.
-    """
-    if state is None:
-        raise Unreadable("the recorded run does not hold it")
-    return state

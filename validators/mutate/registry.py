@@ -41,7 +41,9 @@ def mutants_of_registry(golden: Golden) -> Iterator[Mutant]:
             yield from _beside(golden, name, state)
 
 
-def _with(golden: Golden, name: str, state: RegistryState, old: ValueItem | None, new: ValueItem | None) -> dict[str, State]:
+def _with(
+    golden: Golden, name: str, state: RegistryState, old: ValueItem | None, new: ValueItem | None
+) -> dict[str, State]:
     values = [item for item in state.values if item is not old]
     if new is not None:
         values.append(new)
@@ -106,7 +108,10 @@ def reverted_registry(golden: Golden, changes: Iterable[Change]) -> dict[str, St
     """The keys as if some of the changes had not happened; only those that differ."""
     states: dict[str, State] = {}
     for change in changes:
-        now, was = states.get(change.observable, golden.after.get(change.observable)), golden.before.get(change.observable)
+        now, was = (
+            states.get(change.observable, golden.after.get(change.observable)),
+            golden.before.get(change.observable),
+        )
         if not (isinstance(now, RegistryState) and isinstance(was, RegistryState)):
             continue
         root = str(getattr(golden.contract.observe.get(change.observable), "registry", ""))

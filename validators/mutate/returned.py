@@ -30,13 +30,22 @@ def mutants_of_returned(golden: Golden) -> Iterator[Mutant]:
     for name, value in returned.items():
         rule = returns.expect.get(name)
         where = shown(str(name), 80)
-        hole = f"nothing says what the returned {where} must be" if rule is None else f"the rule for the returned {where} accepts other values"
+        hole = (
+            f"nothing says what the returned {where} must be"
+            if rule is None
+            else f"the rule for the returned {where} accepts other values"
+        )
         advice = f"add `{where}` to `expect` of `returns`: a field of a change or a row"
         matcher = rule if isinstance(rule, Is) or not isinstance(rule, Model) else None
         for words, other in _others(value):
             yield made(f"the returned {where} is {words}", {**returned, name: other}, hole, advice, matcher)
         rest = {key: other for key, other in returned.items() if key != name}
-        yield made(f"{where} is not returned", rest, f"the returned {where} may be left out", f"list `{where}` under `required`")
+        yield made(
+            f"{where} is not returned",
+            rest,
+            f"the returned {where} may be left out",
+            f"list `{where}` under `required`",
+        )
 
 
 def _others(value: Any) -> Iterator[tuple[str, Any]]:

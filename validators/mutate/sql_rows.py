@@ -67,7 +67,7 @@ class SqlRows(RowEditor):
         """See :class:`RowEditor`."""
         del self._lines[at]
 
-    def flag(self, at: int) -> bool:
+    def flag(self, at: int) -> bool:  # noqa: ARG002 - rows of SQL tables have no such mark
         """See :class:`RowEditor`."""
         return False
 

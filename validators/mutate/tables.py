@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from contracts.schema import DbfTable, Effect, FieldOf, Matcher, SqlTable, TaskContract
+from contracts.schema import DbfTable, Effect, FieldOf, SqlTable, TaskContract
 from validators.changes import Change, Row, Unreadable, Verb
 from validators.dbf import TableState
 from validators.ledger import Entry
@@ -238,7 +238,8 @@ class _Expected:
             for instead in (True, False):
                 edit, at = self._edited()
                 right, _ = self._edited()
-                if not any([edit.take(other, field, right, at) for field in self._change.changed]):
+                done = [edit.take(other, field, right, at) for field in self._change.changed]
+                if not any(done):
                     continue
                 if instead:
                     for field in self._change.changed:

@@ -117,7 +117,10 @@ def reverted_windows(golden: Golden, changes: Iterable[Change]) -> dict[str, Sta
     """The windows as if some of the changes had not happened; only those that differ."""
     states: dict[str, State] = {}
     for change in changes:
-        now, was = states.get(change.observable, golden.after.get(change.observable)), golden.before.get(change.observable)
+        now, was = (
+            states.get(change.observable, golden.after.get(change.observable)),
+            golden.before.get(change.observable),
+        )
         if not (isinstance(now, WindowsState) and isinstance(was, WindowsState)):
             continue
         items = list(now.items)
