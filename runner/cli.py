@@ -402,7 +402,9 @@ def new_command(
     )  # fmt: skip
     try:
         written = author(options, _out, lambda found: provider(found.manifest.provider))
-    except (NewContractError, ContractFault, SetupError, ValidationError) as error:
+    except ValidationError as error:
+        raise Refused("; ".join(problem["msg"] for problem in error.errors())) from None
+    except (NewContractError, ContractFault, SetupError) as error:
         raise Refused(str(error)) from None
     except (GuestLost, DisplayError) as error:
         raise MachineError(f"the machine is gone: {error}") from None

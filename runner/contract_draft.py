@@ -38,6 +38,8 @@ __all__ = [
     "typed_parts",
 ]
 
+UNSPECIFIED = "unspecified"
+"""The domain of a contract whose author has not said it yet."""
 _KEY_TYPES = frozenset("CNIF+")
 _KEY_FIELDS = 12
 """How many fields of a table, from the first, are tried as its key; of pairs half as many."""
@@ -164,9 +166,10 @@ def slug(text: str, join: str = "-") -> str:
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    found = next(
-        candidate for candidate in (name, *(f"{name}_{n}" for n in itertools.count(2))) if candidate not in taken
-    )
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
     taken.add(found)
     return found
 
@@ -468,10 +471,11 @@ def draft(answers: Answers, tables: Sequence[FoundTable], seen: Demonstration | 
             ("id", answers.id), ("title", literal(answers.title)), ("application", literal(answers.application)),
             ("domain", literal(answers.domain)),
         )),
+        *(["# ^ the field it is used in, such as dental/healthcare; reports group by it"] if answers.domain == UNSPECIFIED else []),
         f"state_changing: {flow(changing)}   # whether a success changes data; a task that only looks something up must leave no trace",
         f"image: {flow(answers.image)}",
         "# What the agent is told, in whole sentences; every parameter stands in it as {{name}}.",
-        f"instruction: {flow(answers.instruction or _instruction(answers, parameters, returns))}",
+        f"instruction: {flow(answers.instruction or _instruction(answers, parameters, seen.returned))}",
         *_parameter_lines(parameters),
         "initial_state:",
         "  # In words, for people: what the screen shows and what there is, or is not, before the task.",
@@ -491,10 +495,10 @@ def draft(answers: Answers, tables: Sequence[FoundTable], seen: Demonstration | 
     return "\n".join(lines) + "\n"
 
 
-def _instruction(answers: Answers, parameters: _Parameters, returns: Sequence[str]) -> str:
+def _instruction(answers: Answers, parameters: _Parameters, returned: Iterable[str]) -> str:
     told = ", ".join(f"{name.replace('_', ' ')} {{{{{name}}}}}" for name in parameters.values)
     text = literal(answers.title.rstrip(".")) + (f": {told}" if told else "")
-    return text + (", and return the values asked for." if returns and not returns[0].startswith("#") else ".")
+    return text + (f", and return {literal(', '.join(map(str, returned)))}." if returned else ".")
 
 
 def _parameter_lines(parameters: _Parameters) -> Iterator[str]:
@@ -544,7 +548,9 @@ def _requirements(
             where = {name: value for name, value in told.items() if value is not None}
             after = change.after or {}
             before = comparison.rows.before()
-            if where and not any(live and all(row[n].same_value(after[n]) for n in where) for row, live in before):
+            if where and not any(
+                live and all(n in row and row[n].same_value(after[n]) for n in where) for row, live in before
+            ):
                 needs.append({"rows": comparison.observable, "where": where, "count": 0})
     if answers.window:
         needs.append({"windows": "screen", "where": {"title": literal(answers.window)}, "count": 1})

@@ -28,6 +28,7 @@ from runner import capture
 from runner.agents.base import AgentTask, PlannedAgent, plan
 from runner.agents.supervision import supervise
 from runner.contract_draft import (
+    UNSPECIFIED,
     Answers,
     Demonstration,
     FoundTable,
@@ -373,7 +374,7 @@ def author(options: Options, out: Console, make: Callable[[Image], MachineProvid
         id=contract,
         title=title,
         application=ask("The program's name, for people", options.application, program),
-        domain=ask("The field it is used in", options.domain, "unspecified"),
+        domain=ask("The field it is used in", options.domain, UNSPECIFIED),
         image=image.manifest.name,
         program=program,
         window=window,

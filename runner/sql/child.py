@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,8 @@ from runner.sql.sqlserver import SqlServer
 from validators.sql.form import line_writer
 
 MARK = "legacyproof-sql-answer "
+MAX_FILE = 16 << 30
+"""The largest file of lines that is written, in bytes; more makes the table unreadable."""
 _SORT_BYTES = 64 << 20
 """How many bytes of lines are sorted in memory at once."""
 _CONNECT_SECONDS = 10
@@ -36,6 +39,7 @@ _STABLE_PAUSE = 0.05
 
 def main() -> None:
     """Does the job on standard input."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
     job = json.loads(sys.stdin.buffer.read())
     try:
         answer = _answer(job)
@@ -87,7 +91,7 @@ def _reading(job: dict[str, Any], folder: Path, number: int) -> tuple[dict[str, 
         reader.close()
         with suppress(Exception):  # the view is over, whatever the driver says to that
             server.end()
-        findings = server.open_transactions(tables)
+        findings = [*server.findings, *server.open_transactions(tables)]
     finally:
         with suppress(Exception):
             server.connection.close()

@@ -22,6 +22,11 @@ from runner.sql.values import text_of
 from validators.sql.form import Form
 
 _SQL_DBMS_NAME, _SQL_DBMS_VER, _SQL_QUOTE = 17, 18, 29
+_SQL_TIMESTAMP = 93
+_UNREAD = (
+    "there are dates that mdbtools cannot read (before 1900, or far in the future) and gives as 1900-01-00: whether such a date "
+    "became another such date cannot be told"
+)
 _FORMS = {
     **dict.fromkeys((1, -8), Form.CHAR),
     **dict.fromkeys((2, 3, 4, 5, 6, 7, 8, -5, -6), Form.NUMBER),
@@ -154,6 +159,17 @@ class Access(Generic):
     def __init__(self, connection: Any, path: Path) -> None:
         super().__init__(connection)
         self._path = path
+        connection.add_output_converter(_SQL_TIMESTAMP, self._moment)
+
+    def _moment(self, data: bytes | None) -> str | None:
+        """A date and time from ODBC's ``SQL_TIMESTAMP_STRUCT``: one that is none would end the reading in pyodbc."""
+        if data is None:
+            return None
+        year, month, day, hour, minute, second, fraction = struct.unpack("<hHHHHHI", data[:16])
+        if day == 0 and _UNREAD not in self.findings:
+            self.findings.append(_UNREAD)
+        text = f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
+        return f"{text}.{fraction:09}".rstrip("0") if fraction else text
 
     @override
     def begin(self) -> None:

@@ -322,6 +322,29 @@ def test_an_allowed_effect_may_rest_on_a_list_too(folder: Path) -> None:
     assert allowing(r"\HEARTBEAT.DAT", "deleted") != []
 
 
+def test_windows_and_rows_are_founded_by_the_same_rule_only(tmp_path: Path) -> None:
+    about = {"class": "Tip", "program": "tip.exe"}
+    counters = r"C:\DSWIN\DATA\COUNTER.DBF"
+    tip = Sighting("windows", None, "Tip of the day", "opened", 1, 1.0, about=about)
+    row = Sighting("dbf", counters, "NAME=TICK", "updated", 1, 1.0, about={"NAME": "TICK"}, fields={"LAST": Decimal(3)})
+    noise = noise_list(*propose([tip, row]))
+    write_list(noise, tmp_path / f"{noise.id}.yaml")
+    found = rules_for(contract(), noise)
+
+    def judged(screen: dict[str, Any], allowed: dict[str, Any]) -> list[str]:
+        windows = flow({"windows": {"ignore": [screen]}})
+        given = contract(
+            ("  screen: {windows: {}}", f"  screen: {windows}"), ("  allow:\n", f"  allow:\n    - {flow(allowed)}\n")
+        )
+        return check_noise(given, HASH, folders=[tmp_path])
+
+    (screen,), (allowed,) = found["screen.ignore"], found["allow"]
+    assert judged(screen, allowed) == []
+    assert "effects.allow[0]" in judged(screen, allowed | {"where": {"NAME": "TOCK"}})[0]
+    wider = {name: value for name, value in screen.items() if name != "title"}
+    assert "observe.screen.ignore[0]" in judged(wider, allowed)[0]
+
+
 def test_rules_are_given_as_a_contract_takes_them(folder: Path) -> None:
     noise = read_model(folder / "dentadesk-2026-11-29.yaml", NoiseList)
     row = Sighting(

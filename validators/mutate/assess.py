@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from contracts.schema import Is
+from contracts.schema import Effect, Is
 from validators.changes import Comparison, ContractFault, Unreadable
 from validators.ledger import Entry, Status
 from validators.mutate.catalog import mutants
@@ -97,13 +97,17 @@ def assess(golden: Golden) -> Assessment:
         if golden.accepted.outcome is not Outcome.VALID_SUCCESS:
             raise NotGolden(golden.accepted.reason)
         known = _Known.of(golden.accepted, comparisons)
+        any_values = _any_values(golden)
         made: Counter[Flaw] = Counter()
         killed: Counter[Flaw] = Counter()
         survivors = []
         decided = Counter(dict.fromkeys(_decisions(golden), 0))
         for mutant in mutants(golden):
             verdict, found = _try(golden, mutant)
-            rules = _by_decision(mutant, verdict, known, found) if verdict.outcome is Outcome.VALID_SUCCESS else set()
+            rules: set[_Rule] = set()
+            if verdict.outcome is Outcome.VALID_SUCCESS:
+                rule = any_values.get(id(mutant.rule))
+                rules = {rule} if rule is not None else _by_decision(verdict, known, found)
             if rules:
                 decided.update(rules)
                 continue
@@ -151,13 +155,8 @@ _Rule = tuple[str, str]
 def _decisions(golden: Golden) -> Iterable[_Rule]:
     """Every rule of the contract that takes something out of sight, with its reason."""
     for effect in golden.contract.effects.allow:
-        yield _allowed(
-            f"{effect.verb} {effect.observable}" + (f" ({effect.name})" if effect.name else ""), effect.reason
-        )
-    for effect in golden.contract.effects.expect:
-        for name, matcher in effect.fields.items():
-            if name != "*" and isinstance(matcher, Is) and matcher.is_ == "any":
-                yield _any(matcher)
+        yield _allowed(_label(effect), effect.reason)
+    yield from _any_values(golden).values()
     for name, spec in golden.contract.observe.items():
         for rule in (*getattr(spec, "ignore", ()), *getattr(getattr(spec, "windows", None), "ignore", ())):
             yield f"ignored in {name}", rule.reason
@@ -167,8 +166,18 @@ def _allowed(label: str, because: str) -> _Rule:
     return f"allowed: {label}", because
 
 
-def _any(matcher: Is) -> _Rule:
-    return "any value", matcher.because or ""
+def _any_values(golden: Golden) -> dict[int, _Rule]:
+    """The fields of expected effects of which any value is right, by the identity of their matchers."""
+    return {
+        id(matcher): (f"any value: {name} of {_label(effect)}", matcher.because or "")
+        for effect in golden.contract.effects.expect
+        for name, matcher in effect.fields.items()
+        if name != "*" and isinstance(matcher, Is) and matcher.is_ == "any"
+    }
+
+
+def _label(effect: Effect) -> str:
+    return f"{effect.verb} {effect.observable}" + (f" ({effect.name})" if effect.name else "")
 
 
 @dataclass(frozen=True)
@@ -198,10 +207,8 @@ def _told(entry: Entry) -> tuple[object, ...]:
     return change.observable, change.verb, change.subject, entry.status, entry.effect, rows
 
 
-def _by_decision(mutant: Mutant, verdict: Verdict, known: _Known, found: Iterable[Comparison]) -> set[_Rule]:
+def _by_decision(verdict: Verdict, known: _Known, found: Iterable[Comparison]) -> set[_Rule]:
     """The rules that alone explain why a mutant is accepted; empty when something else does."""
-    if isinstance(mutant.rule, Is) and mutant.rule.is_ == "any":
-        return {_any(mutant.rule)}
     now = _Known.of(verdict, found)
     differing = [
         entry

@@ -107,6 +107,8 @@ class _Expected:
 
     def mutants(self) -> Iterator[Mutant]:
         """All of them."""
+        if self._change.verb is Verb.INSERTED:
+            yield from self._other_key()
         for name in itertools.islice(self._row, _MOST_FIELDS):
             yield from self._fields(name)
         if self._change.verb is Verb.INSERTED:
@@ -115,8 +117,6 @@ class _Expected:
         elif self._change.verb is Verb.UPDATED:
             yield from self._elsewhere()
             yield from self._flagged()
-        if self._change.verb is Verb.INSERTED:
-            yield from self._other_key()
 
     # --- fields ---
 
@@ -352,7 +352,9 @@ def _beside(golden: Golden, name: str, *, same: bool) -> Iterator[Mutant]:
         )  # fmt: skip
 
     done = False
-    for field in itertools.islice(edit.names, _MOST_FIELDS):
+    spec = golden.contract.observe.get(name)
+    key = spec.key if isinstance(spec, DbfTable | SqlTable) else []
+    for field in itertools.islice(sorted(edit.names, key=lambda field: field in key), _MOST_FIELDS):
         changed = editor(golden, name, golden.after)
         assert changed is not None
         if (same or not done) and changed.spoil(free, field):
