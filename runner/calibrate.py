@@ -269,7 +269,7 @@ def _watch(
         changes=watch.changes,
         unreadable=list(watch.unreadable)[:20],
     )
-    return fresh.base, run, watch.sightings
+    return fresh.image, run, watch.sightings
 
 
 def _first_look(take: Callable[[], Snapshot]) -> Snapshot:
@@ -376,7 +376,7 @@ def check_noise(contract: TaskContract, base: str | None, *, folders: Sequence[P
 
     Args:
         contract: The contract.
-        base: The hash of the image's base as it is now (:attr:`Freshness.base`); ``None`` leaves staleness aside.
+        base: The hash of the image as it is now (:attr:`Freshness.image`); ``None`` leaves staleness aside.
         folders: Where lists lie.
     """
     problems: dict[str, None] = {}

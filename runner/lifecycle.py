@@ -209,7 +209,7 @@ def _judged(
     try:
         go_on()
         draft.freshness = machine.freshness
-        if unfounded := check_noise(contract, machine.freshness.base, folders=noise_folders(image, folder)):
+        if unfounded := check_noise(contract, machine.freshness.image, folders=noise_folders(image, folder)):
             raise ContractFault("; ".join(unfounded))
         draft.timings |= machine.timings  # what the clone's time went into
         with draft.phase("start", progress):

@@ -51,6 +51,8 @@ class Freshness:
         boot: What tells this start from every other one.
         clock_offset: Guest clock minus host clock, in seconds.
         utc_offset: The guest's zone: local time minus UTC, in seconds.
+        image: What the base is built from, as a hash that is the same on every host; ``base`` itself differs from build to
+            build where installers write the time.
     """
 
     base: str
@@ -59,6 +61,7 @@ class Freshness:
     boot: str
     clock_offset: float
     utc_offset: int
+    image: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """As plain data for the run record."""

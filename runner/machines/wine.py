@@ -58,8 +58,9 @@ class WineProvider:
         for needed in ("bwrap", "Xtigervnc", "unshare"):
             if shutil.which(needed) is None:
                 raise MachineError(f"{needed} is not installed; `make setup` installs what is needed")
-        prefix, seal = wine_base.build(image, say=self._say)
-        base = WineCheckpoint(image, prefix, seal.contents, ())
+        key = wine_base.fingerprint(image)
+        prefix, seal = wine_base.build(image, key, say=self._say)
+        base = WineCheckpoint(image, key, prefix, seal.contents, ())
         return _with_setup(base, setup, folder) if setup else base
 
     def leftovers(self) -> list[Leftover]:
@@ -111,8 +112,9 @@ def _overlays(folder: Path) -> bool:
 class WineCheckpoint:
     """A base with the layers of a contract's set-up (see :class:`runner.machines.base.Checkpoint`)."""
 
-    def __init__(self, image: Image, prefix: Path, base: str, layers: tuple[tuple[Path, str], ...]) -> None:
+    def __init__(self, image: Image, key: str, prefix: Path, base: str, layers: tuple[tuple[Path, str], ...]) -> None:
         self.image = image
+        self.key = key
         self.prefix = prefix
         self.base = base
         self.layers = layers
@@ -248,6 +250,7 @@ class WineMachine:
             boot=self._sandbox.boot,
             clock_offset=round(offset, 3),
             utc_offset=-header.tz_bias_min * 60,
+            image=self._checkpoint.key,
         )
 
     def start(self, programs: Sequence[StartProgram]) -> None:
@@ -324,7 +327,7 @@ def _with_setup(base: WineCheckpoint, setup: Sequence[SetupStep], folder: Path) 
 
     kept = home() / "checkpoints" / digest.hexdigest()[:32]
     layer, seal = wine_base.sealed(kept, "layer", fill, about={"base": base.digest})
-    return WineCheckpoint(base.image, base.prefix, base.base, ((layer, seal.contents),))
+    return WineCheckpoint(base.image, base.key, base.prefix, base.base, ((layer, seal.contents),))
 
 
 def _copies(setup: Sequence[SetupStep], folder: Path) -> list[bytes]:

@@ -19,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PureWindowsPath
 
 from runner.machines.base import MachineError, home
@@ -134,6 +135,7 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+@cache
 def wine_version() -> str:
     """What Wine calls itself.
 
@@ -210,17 +212,17 @@ def _wine(sandbox: Sandbox, *argv: str, timeout: float = 180.0) -> None:
         )
 
 
-def build(image: Image, *, say: Callable[[str], None]) -> tuple[Path, Seal]:
+def build(image: Image, key: str, *, say: Callable[[str], None]) -> tuple[Path, Seal]:
     """The image's base, built if it is not there yet: its drive's folder and its seal.
 
     Args:
         image: The image.
+        key: Its :func:`fingerprint`.
         say: Told what is being done, for a person who waits.
 
     Raises:
         MachineError: It could not be built, or the base in the cache is damaged.
     """
-    key = fingerprint(image)
 
     def fill(prefix: Path) -> None:
         say(f"building the image {image.manifest.name} (once, about half a minute)")

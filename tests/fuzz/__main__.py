@@ -38,7 +38,7 @@ def main() -> None:
     jobs = [(name, min(CHUNK, share - done), done) for name, share in plan.items() for done in range(0, share, CHUNK)]
     total = {name: Outcome(name) for name in plan}
     console = Console()
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for found in pool.map(run_named, *zip(*jobs, strict=True)):
             sum_ = total[found.target]
             sum_.cases += found.cases
@@ -47,6 +47,8 @@ def main() -> None:
             sum_.slowest = max(sum_.slowest, found.slowest)
             sum_.memory_mib = max(sum_.memory_mib, found.memory_mib)
             sum_.findings += found.findings
+            if not sys.stdout.isatty():
+                console.print(f"{found.target}: {sum_.cases:,} of {plan[found.target]:,}", markup=False)
             for finding in found.findings:
                 console.print(f"{found.target}: {finding[:500]}", markup=False, soft_wrap=True)
     table = Table("target", "cases", "refused", "processor s", "slowest case s", "memory MiB", "findings")

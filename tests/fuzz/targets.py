@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from contracts.schema import DbfTable
 from runner.guests.probe import ProbeError, parse
 from runner.hives import read_hive
@@ -57,7 +55,7 @@ def _tables() -> list[bytes]:
 
 def _state(data: bytes) -> TableState:
     table, _, memo = data.partition(_SEPARATOR)
-    kind = cast("MemoKind", "dbt" if memo[:3] == b"dbt" else "fpt")
+    kind: MemoKind = "dbt" if memo[:3] == b"dbt" else "fpt"
     return TableState(table, memo[3:] or None, kind if memo[3:] else None, "T.DBF")
 
 

@@ -76,7 +76,7 @@ def test_a_measured_heartbeat_is_excused_and_a_misdeed_in_its_folder_is_not(
     measured = legacyproof(*asked)
     assert measured.returncode == 0, measured.stderr
     noise = read_model(target, NoiseList)
-    assert noise.image_hash == checkpoint.base
+    assert noise.image_hash == checkpoint.key
     assert len({run.boot for run in noise.runs}) == 2
     assert {(entry.subject, entry.verb, entry.runs) for entry in noise.entries} >= {("HEARTBEAT.DAT", "modified", 2)}
     assert {entry.subject for entry in noise.entries} == {"HEARTBEAT.DAT"}
@@ -98,7 +98,7 @@ def test_a_measured_heartbeat_is_excused_and_a_misdeed_in_its_folder_is_not(
     assert line["outcome"] == "invalid_success"
     assert [entry["subject"] for entry in verdict["ledger"]] == ["DSWIN.LCK", "DSWIN.LOG"]
 
-    target.write_text(target.read_text().replace(checkpoint.base, "f" * 64))
+    target.write_text(target.read_text().replace(checkpoint.key, "f" * 64))
     line, _ = outcome(contract, waits)
     assert (line["outcome"], line["cause"]) == ("unscored", "contract")
     assert "calibrate again" in line["reason"]

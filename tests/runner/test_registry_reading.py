@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from mmap import mmap
 from typing import Any, cast
 
 import pytest
@@ -160,9 +161,9 @@ def test_snapshots_hold_the_registry_and_what_could_not_be_read() -> None:
 def test_evidence_round_trip(state: RegistryState) -> None:
     blobs: dict[str, bytes] = {}
 
-    def keep(data: bytes) -> str:
+    def keep(data: bytes | mmap) -> str:
         name = str(len(blobs))
-        blobs[name] = data
+        blobs[name] = bytes(data)
         return name
 
     assert load_state(keep_state(state, keep), blobs.__getitem__) == state

@@ -20,6 +20,7 @@ PLAIN = Table(
     [b"0001" + b"M\x81ller".ljust(10) + b" 12.50" + b"20240301" + b"T" + b"   1.500",
      b"0002" + b"".ljust(10) + b"".ljust(6) + b"".ljust(8) + b" " + b"".ljust(8),
      b"0003" + b"Weber".ljust(10) + b"  9.99" + b"20231231" + b"F" + b"   0.001"],
+    language=0x02,
 )  # fmt: skip
 BINARY = Table(
     [F("I", "I", 4), F("B", "B", 8), F("Y", "Y", 8, 4), F("T", "T", 8), F("V", "V", 6)],
