@@ -239,7 +239,9 @@ class _Checker:
             if column in ignored[:index]:
                 yield Finding((*loc, "ignore", index, "column"), f"`{shown(column)}` is ignored twice")
             if column in table.key:
-                yield Finding((*loc, "ignore", index, "column"), f"`{shown(column)}` is in the key and cannot be ignored")
+                yield Finding(
+                    (*loc, "ignore", index, "column"), f"`{shown(column)}` is in the key and cannot be ignored"
+                )
 
     @staticmethod
     def _overlap(

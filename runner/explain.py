@@ -285,11 +285,10 @@ def _matcher(text: str) -> Any:
     if _SPECIAL.fullmatch(text) or _unsure(text):
         return None
     match text:
-        case "(blank)":
-            return {"is": "blank"}
-        case "(null)":
-            return {"is": "null"}
-        case "true" | "false":  # a logical field, or a text that says so: the record does not tell them apart
+        # A state or a logical value, or a text that says so: the record does not tell them apart.
+        case "(blank)" | "(null)":
+            return {"one_of": [{"is": text.strip("()")}, text]}
+        case "true" | "false":
             return {"one_of": [text == "true", text]}
         case _ if _POWER.fullmatch(text):
             return {"one_of": [text, {"number": Decimal(text)}]}

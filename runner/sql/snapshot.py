@@ -99,15 +99,21 @@ def _ask(job: dict[str, Any], within: float) -> dict[str, Any]:
     """Starts the reading process, gives it the job, and waits for its answer."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(PREFIX)}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_ROOT), environment.get("PYTHONPATH", ""))))
+    # The process ends, and takes what it has written with it, when this end is closed: also by our own death.
+    theirs, ours = os.pipe()
     try:
         done = subprocess.run(
             [sys.executable, "-m", "runner.sql.child"],
-            input=json.dumps(job).encode(), capture_output=True, timeout=within, check=False, env=environment,
+            input=json.dumps({**job, "lifeline": theirs}).encode(), capture_output=True, timeout=within, check=False,
+            env=environment, pass_fds=(theirs,),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"it could not be read within {within:g} s"}
     except OSError as error:
         return {"error": f"the reading process could not be started: {error.strerror}"}
+    finally:
+        os.close(theirs)
+        os.close(ours)
     last = done.stdout.decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
     if done.returncode or not last.startswith(MARK):
         how = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"

@@ -94,9 +94,7 @@ def sql() -> Iterator[Row]:
     found = sql_diff.measure()
     against = f"pyodbc fetchall of both states and comparing ({found['fetchall_seconds']:.1f} s)"
     ratio, share = found["times_faster_than_fetchall"], found["share_of_fetchall_memory"]
-    yield Row(
-        "SQL: 1,000,000 × 20 table read again and compared", ratio, "×", against, "≥ 5 × faster", ratio >= 5
-    )
+    yield Row("SQL: 1,000,000 × 20 table read again and compared", ratio, "×", against, "≥ 5 × faster", ratio >= 5)
     yield Row(
         "  memory", found["memory_mib"], "MiB", f"the same ({found['fetchall_memory_mib']:.0f} MiB)", "≤ 1/4 of it",
         share <= 0.25,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,38 @@ def test_the_first_contract_catches_what_the_tutorial_says_it_does(tutorial: Pat
         "invalid_success",
         "valid_failure",
     ]
+
+
+@pytest.mark.machine
+def test_a_contract_written_from_a_demonstration_judges_runs(tmp_path: Path) -> None:
+    block = next(
+        b for b in re.findall(r"^```console\n(.*?)^```$", README, re.MULTILINE | re.DOTALL) if "legacyproof new" in b
+    )
+    new, judged = (shlex.split(line)[2:] for line in block.replace("\\\n", "").splitlines())
+    (tmp_path / "recordings").symlink_to(ROOT / "recordings")
+    (tmp_path / "my").mkdir()
+    main = [sys.executable, "-c", "from runner.cli import main; main()"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*main, *new], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [*main, *judged, "--json"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    outcomes = {
+        json.loads(line)["agent"].rpartition("/")[2]: json.loads(line)["outcome"] for line in done.stdout.splitlines()
+    }
+    assert outcomes.pop("golden.yaml") == "valid_success", done.stdout + done.stderr
+    assert len(outcomes) == 8
+    assert outcomes["wrong-number.yaml"] == "invalid_success"
+    assert "valid_success" not in outcomes.values()
 
 
 def test_commands_that_the_readme_names_exist() -> None:

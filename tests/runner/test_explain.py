@@ -145,7 +145,7 @@ def test_rows_inserted_and_deleted_can_be_allowed(tmp_path: Path) -> None:
     allows(kept, text_of("add-new-patient"))
     told = words(kept)
     assert "{inserted: treatments, where: {LNR: '000151'}" in told
-    assert "TEXT: {is: any, because: the record does not hold this value whole" in told
+    assert "TEXT: {is: any, because: 'the record does not hold this value whole" in told
 
 
 HOSTILE = ["a b.TXT", "x[1].TXT", "{{y}}.TXT", "'q'.TXT", "Zahn#1: ä.TXT", "DATA\\sub[a]\\%TEMP%.TXT"]

@@ -6,6 +6,7 @@ import os
 import random
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -74,6 +75,35 @@ def test_the_rows_outlive_their_file(
     state = read(database, "v")
     assert (state.count, bytes(state.rows[:10])) == (1000, b"i0\ttrow 0\ni"[:10])
     assert [name for name in os.listdir(tmp_path) if name.startswith("legacyproof")] == []
+
+
+ASKER = """
+import sys
+from runner.sql.snapshot import read_source
+from runner.sql.sources import Source
+read_source(Source("practice", "sqlite", sys.argv[1]), ["v"])
+"""
+
+
+def test_when_the_runner_dies_the_reading_process_goes_and_leaves_nothing(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "a.db") as session:
+        session.execute("CREATE TABLE v (v text)")
+        session.executemany("INSERT INTO v VALUES (?)", [("x" * 100,)] * 300_000)
+    session.close()
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASKER, str(tmp_path / "a.db")], env={**os.environ, "TMPDIR": str(folder)}
+    )
+    deadline = time.monotonic() + 20
+    while not any(path.stat().st_size for path in folder.glob("*/*")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert asker.poll() is None
+    asker.kill()
+    asker.wait()
+    while list(folder.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(folder.iterdir()) == []
 
 
 def test_a_source_without_one_moment_must_be_still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
