@@ -220,7 +220,9 @@ def mutate_command(
     run: Annotated[
         Path | None, typer.Option("--run", help="A good run: its record, its folder, or a campaign that holds it.")
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for campaigns; the newest good run there is taken.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Folder for campaigns; the newest good run there is taken.")] = Path(
+        "runs"
+    ),
     parameter: Annotated[
         list[str] | None, typer.Option("--param", help="name=value; for values the record does not keep.")
     ] = None,
@@ -271,7 +273,9 @@ def export_command(
     runs: Annotated[Path, typer.Argument(help="A campaign, or one run of it.")],
     target: Annotated[Path, typer.Argument(help="The bundle: a new folder, or a new file that ends in .zip.")],
     run: Annotated[list[str] | None, typer.Option("--run", help="Only this run (may be repeated).")] = None,
-    screens: Annotated[bool, typer.Option("--screens/--no-screens", help="With pictures of the screen or without.")] = True,
+    screens: Annotated[
+        bool, typer.Option("--screens/--no-screens", help="With pictures of the screen or without.")
+    ] = True,
     redact: Annotated[
         Path | None, typer.Option("--redact", help="A contract whose secret values are blotted out of all evidence.")
     ] = None,
@@ -388,11 +392,15 @@ def new_command(
     application: Annotated[str, typer.Option(help="The program's name for people.")] = "",
     domain: Annotated[str, typer.Option(help="The field it is used in, e.g. dental/healthcare.")] = "",
     instruction: Annotated[str, typer.Option(help="What the agent is told, parameters as {{name}}.")] = "",
-    table: Annotated[list[str] | None, typer.Option(help="A table to observe; all below the folders unless given.")] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="A table to observe; all below the folders unless given.")
+    ] = None,
     files: Annotated[list[str] | None, typer.Option(help="A folder to observe; the program's unless given.")] = None,
     parameter: Annotated[list[str] | None, typer.Option("--param", help="name=value; a parameter of the task.")] = None,
     demonstration: Annotated[Path | None, typer.Option(help="A script that does the task, in place of you.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: options and defaults; nobody but a script does it.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Ask nothing: options and defaults; nobody but a script does it.")
+    ] = False,
 ) -> None:
     """Drafts a contract: looks at the image, lets you do the task once, and writes what changed as expected effects."""
     options = Options(

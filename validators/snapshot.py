@@ -30,7 +30,11 @@ Snapshot = Mapping[str, State]
 
 
 def compare(
-    observe: Mapping[str, Observable], before: Snapshot, after: Snapshot, *, indexes: Mapping[str, KeyIndex] | None = None
+    observe: Mapping[str, Observable],
+    before: Snapshot,
+    after: Snapshot,
+    *,
+    indexes: Mapping[str, KeyIndex] | None = None,
 ) -> tuple[Comparison, ...]:
     """Everything that happened between two snapshots, per observable in the contract's order.
 
