@@ -7,9 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from runner.machines.images import Image, find_image
 from runner.machines.wine import WineCheckpoint, WineProvider
+
+# How long an example takes says nothing on a machine that others use as well.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -375,7 +375,7 @@ def test_the_list_reads_as_it_says(folder: Path) -> None:
 
 @dataclass
 class FakeFresh:
-    base: str = HASH
+    image: str = HASH
     boot: str = "boot"
 
 

@@ -200,9 +200,10 @@ def test_what_is_not_fit_for_a_tag(value: str) -> None:
 
 
 def test_a_proof_of_freshness_as_plain_data() -> None:
-    proof = Freshness("a" * 64, ("b" * 64,), "nonce", "boot", 0.25, 3600)
+    proof = Freshness("a" * 64, ("b" * 64,), "nonce", "boot", 0.25, 3600, "c" * 64)
     assert proof.as_dict() == {
         "base": "a" * 64, "layers": ["b" * 64], "nonce": "nonce", "boot": "boot", "clock_offset": 0.25, "utc_offset": 3600,
+        "image": "c" * 64,
     }  # fmt: skip
 
 
