@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
 import subprocess
 import sys
@@ -128,7 +127,6 @@ def test_performance_counters_are_skipped_as_the_probe_does() -> None:
 # --- another hand's hives -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(shutil.which("hivexsh") is None, reason="hivexsh is not installed (Debian: libhivex-bin)")
 def test_hives_written_by_hivex(tmp_path: Path) -> None:
     path = tmp_path / "sw.hiv"
     path.write_bytes(write(Key("root")))
