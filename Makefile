@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
+comma := ,
 BIN := $(VENV)/bin
 
 # Debian packages: what the embedded machine needs, and what the tests need beside.
@@ -36,12 +37,20 @@ define install_packages
 	fi
 endef
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+define install_python
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
 	@echo "setting up the virtual environment in $(VENV) ($(PYTHON))"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[test,dev]'
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '$(1)'
 	@touch $@
+endef
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(call install_python,.)
+
+$(VENV)/.ready-test: pyproject.toml constraints.txt
+	$(call install_python,.[test$(comma)dev])
+	@touch $(VENV)/.ready
 
 setup:
 	$(call install_packages,$(RUN_PACKAGES))
@@ -49,7 +58,7 @@ setup:
 
 setup-test:
 	$(call install_packages,$(RUN_PACKAGES) $(TEST_PACKAGES))
-	@$(MAKE) --no-print-directory $(VENV)/.ready
+	@$(MAKE) --no-print-directory $(VENV)/.ready-test
 
 demo: setup
 	@$(BIN)/legacyproof run contracts/catalog/legacyworld/dswin --agent scripted:recordings/dswin --as-intended \
@@ -58,19 +67,19 @@ demo: setup
 test: setup-test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-lint: $(VENV)/.ready
+lint: $(VENV)/.ready-test
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-format: $(VENV)/.ready
+format: $(VENV)/.ready-test
 	@$(BIN)/ruff check --fix-only -q .
 	@$(BIN)/ruff format -q .
 
-bench: setup
+bench: setup $(VENV)/.ready-test
 	@$(BIN)/python -m tests.bench
 
-fuzz: $(VENV)/.ready
+fuzz: $(VENV)/.ready-test
 	@$(BIN)/python -m tests.fuzz
 
 clean:
