@@ -200,7 +200,7 @@ def _checked(pattern: str) -> str:
 
 def _components(pattern: str) -> list[str]:
     text = pattern.replace("/", SEPARATOR)
-    if text[1:2] == ":" or text.startswith(2 * SEPARATOR):
+    if (text[:1].isalpha() and text[1:2] == ":") or text.startswith(2 * SEPARATOR):
         raise GlobError("a pattern is relative to the observable's root: leave out the drive or server")
     if text.endswith(SEPARATOR):
         raise GlobError(r"a pattern cannot end in a separator: `folder` is the folder, `folder\**` what is in it")

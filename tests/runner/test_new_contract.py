@@ -16,7 +16,7 @@ from typing import Any
 
 import dbf
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -190,9 +190,11 @@ CELLS = st.one_of(
 )
 FIELDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8).filter(lambda name: name != "*")
 ROWS: st.SearchStrategy[Mapping[str, Cell]] = st.dictionaries(FIELDS, CELLS, min_size=1, max_size=4)
+TEXT = Cell(Kind.TEXT, "x")
 NAMES = st.text(st.characters(exclude_characters="\\/"), min_size=1, max_size=12).filter(lambda t: t not in (".", ".."))
 
 
+@example({"0": TEXT}, {"Z": TEXT}, ":", b"", "", [])
 @settings(max_examples=150)
 @given(ROWS, ROWS, NAMES, st.binary(max_size=40), st.text(max_size=12), st.lists(st.text(max_size=12), max_size=3))
 def test_whatever_was_seen_the_draft_loads(
