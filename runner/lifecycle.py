@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -176,7 +177,8 @@ def run_once(
         verdict = unscored(UnscoredCause.CONTRACT, f"The contract cannot be applied: {error}.")
     except Unreadable as error:
         verdict = unscored(UnscoredCause.UNREADABLE, f"A state that the contract needs could not be read: {error}.")
-    except (MachineError, GuestLost, DisplayError) as error:
+    except (MachineError, GuestLost, DisplayError, OSError, subprocess.SubprocessError) as error:
+        # A full disk or a process that does not end is the house's fault, too: a campaign goes on without this run.
         verdict = unscored(UnscoredCause.MACHINE, f"The machine failed: {error}.")
     record = _record(draft, campaign, verdict)
     campaign.finish(record, scratch)
@@ -214,12 +216,12 @@ def _judged(
         draft.timings |= machine.timings  # what the clone's time went into
         with draft.phase("start", progress):
             machine.start(contract.initial_state.start)
-            capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
+            still = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
         with draft.phase("before", progress):
             key = f"{checkpoint.digest} {contract.id}"
             before = capture.take(machine.guest, contract.observe, earlier=learnt.before.get(key))
             learnt.before.setdefault(key, before)
-            draft.before = campaign.keep_snapshot(before, settled=True)
+            draft.before = campaign.keep_snapshot(before, settled=still)
             indexes = learnt.indexes_of(contract, before, draft.before)
             _check_initial_state(contract, before, indexes, _guest_now(machine))
         go_on()
@@ -339,7 +341,7 @@ def _guest_now(machine: Machine) -> datetime:
 def _discard(machine: Machine, draft: _Draft) -> None:
     try:
         machine.discard()
-    except MachineError as error:
+    except (MachineError, OSError, subprocess.SubprocessError) as error:
         draft.faults.append(f"the machine was not removed and is quarantined: {error}")
 
 
