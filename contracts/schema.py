@@ -1214,6 +1214,11 @@ def _integer(value: Any) -> Any:
     return value
 
 
+Read = Literal["live", "disk", "shutdown", "power_off"]
+"""How files and tables are read: live through the guest; from the disk of the machine, frozen for a moment; from its disk after it
+was shut down, or switched off (for guests without an agent that could flush it). Windows and registry are always read live."""
+
+
 class TaskContract(Model):
     """One task, its initial and goal state, and the rules by which a run of it is judged."""
 
@@ -1234,6 +1239,8 @@ class TaskContract(Model):
     on_failure: OnFailure = "unchanged"
     returns: Returns | None = None
     stages: dict[Name, Evidence] = Field(default_factory=dict, max_length=50)
+    read: Read = "live"
+    """How files and tables are read."""
     limits: Limits = Limits()
 
     @property

@@ -205,7 +205,7 @@ def measure(
     hashes: set[str] = set()
     for situation in wanted:
         progress("the machine is being prepared")
-        checkpoint = provider.prepare(image, situation.setup, folder=situation.folder)
+        checkpoint = provider.prepare(image, situation.setup, situation.start, folder=situation.folder)
         for repetition in range(1, measuring.repetitions + 1):
             number = len(runs) + 1
             progress(f"control machine {repetition} of {measuring.repetitions}")

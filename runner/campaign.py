@@ -53,7 +53,7 @@ def run_all(
             record = run_once(
                 tried,
                 campaign,
-                provider(plan.contract.contract.image),
+                provider(plan.image),
                 learnt=learnt,
                 cancelled=cancelled,
                 progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]

@@ -19,21 +19,24 @@ from pathlib import Path
 from typing import Any
 
 from contracts.load import ContractError, LoadedContract
-from contracts.schema import DbfTable, TaskContract
+from contracts.schema import DbfTable, Read, TaskContract
 from prompts.render import Condition, PromptError, find_prompt, render
 from runner import capture
 from runner.agents.base import AgentTask, Happening, PlannedAgent
 from runner.agents.supervision import Supervised, supervise
+from runner.blind_spots import audit, audit_of_machine
 from runner.calibrate import check_noise, noise_folders
 from runner.display.errors import DisplayError
 from runner.display.events import typed_text
 from runner.display.recorder import FlightRecorder
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
-from runner.machines.base import Freshness, Machine, MachineError, MachineProvider, SetupError, Tag
+from runner.machines.base import DiskReadable, Freshness, Machine, MachineError, MachineProvider, SetupError, Tag
 from runner.machines.images import ImageError, find_image
+from runner.reading import reading
 from runner.record import (
     AgentRef,
+    BlindSpots,
     ContractRef,
     Frame,
     Recording,
@@ -63,6 +66,17 @@ class RunPlan:
     condition: Condition
     trial: int = 1
     attempt: int = 1
+    on_image: str | None = None
+    """Another image than the contract's."""
+    read: Read | None = None
+    """Another way of reading the state than the contract's."""
+    audit: bool = True
+    """Whether the whole disk is looked at for changes outside of what the contract observes, where the machine allows it."""
+
+    @property
+    def image(self) -> str:
+        """The name of the image that the machine is made from."""
+        return self.on_image or self.contract.contract.image
 
 
 @dataclass
@@ -129,6 +143,7 @@ class _Draft:
     after: SnapshotRef | None = None
     recording: Recording = field(default_factory=Recording)
     comparisons: tuple[Comparison, ...] = ()
+    blind_spots: BlindSpots | None = None
 
     @contextmanager
     def phase(self, name: str, progress: Callable[[str], None]) -> Iterator[None]:
@@ -201,11 +216,12 @@ def _judged(
 
     go_on()
     draft.prompt = _prompt(draft.plan)
-    image = find_image(contract.image)
+    image = find_image(draft.plan.image)
     draft.provider = image.manifest.provider
     folder = draft.plan.contract.path.parent if draft.plan.contract.path else Path.cwd()
     with draft.phase("prepare", progress):
-        checkpoint = provider.prepare(image, contract.initial_state.setup, folder=folder)
+        initial = contract.initial_state
+        checkpoint = provider.prepare(image, initial.setup, initial.start, folder=folder)
     with draft.phase("clone", progress):
         machine = checkpoint.clone(Tag(campaign.name, draft.run))
     try:
@@ -218,10 +234,12 @@ def _judged(
             machine.start(contract.initial_state.start)
             still = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
         with draft.phase("before", progress):
-            key = f"{checkpoint.digest} {contract.id}"
-            before = capture.take(machine.guest, contract.observe, earlier=learnt.before.get(key))
+            read = draft.plan.read or contract.read
+            key = f"{checkpoint.digest} {contract.id} {read}"
+            with reading(machine, read, contract.observe, at="before") as source:
+                before = source.take(contract.observe, earlier=learnt.before.get(key))
             learnt.before.setdefault(key, before)
-            draft.before = campaign.keep_snapshot(before, settled=still)
+            draft.before = campaign.keep_snapshot(before, settled=still, how=source.how)
             indexes = learnt.indexes_of(contract, before, draft.before)
             _check_initial_state(contract, before, indexes, _guest_now(machine))
         go_on()
@@ -234,10 +252,15 @@ def _judged(
         draft.worked = Worked(started=started, ended=ended)
         with draft.phase("settle", progress):
             settled = capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
-        with draft.phase("after", progress):
-            after = capture.take(machine.guest, contract.observe, earlier=before, seed=draft.run)
-            after = capture.contents_of_changed(machine.guest, contract, before, after)
-            draft.after = campaign.keep_snapshot(after, settled=settled)
+        with draft.phase("after", progress), reading(machine, read, contract.observe, at="after") as source:
+            after = source.take(contract.observe, earlier=before, seed=draft.run)
+            after = source.contents_of_changed(contract, before, after)
+            draft.after = campaign.keep_snapshot(after, settled=settled, how=source.how)
+            if source.disk is not None and draft.plan.audit:
+                draft.blind_spots = audit(source.disk, contract.observe)
+        if draft.blind_spots is None and draft.plan.audit and isinstance(machine, DiskReadable):
+            with draft.phase("audit", progress):
+                draft.blind_spots = audit_of_machine(machine, contract.observe)
     finally:
         with draft.phase("discard", progress):
             _discard(machine, draft)
@@ -289,7 +312,11 @@ def _let_work(
     """Lets the agent work on the machine through the flight recorder, and cuts it off."""
     log = scratch / "input.jsonl"
     recorder = FlightRecorder(
-        machine.display, log_path=log, password=secrets.token_urlsafe(6)[:8], secrets=contract.secrets
+        machine.display,
+        log_path=log,
+        password=secrets.token_urlsafe(6)[:8],
+        secrets=contract.secrets,
+        listen_host=getattr(draft.plan.agent.agent, "listen_host", "127.0.0.1"),
     )
     folder = scratch / "agent"
     folder.mkdir()
@@ -396,7 +423,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
             usage=dict(report.usage) if report else {},
             timeline=[_entry(happening, hidden, campaign) for happening in (report.timeline if report else ())],
         ),
-        image=contract.image,
+        image=draft.plan.image,
         provider=draft.provider or "none",
         freshness=draft.freshness.as_dict() if draft.freshness else None,
         started=draft.started,
@@ -406,6 +433,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         before=draft.before,
         after=draft.after,
         recording=draft.recording,
+        blind_spots=draft.blind_spots,
         verdict=VerdictPart.model_validate(blotted(verdict_part(verdict, draft.comparisons).model_dump(), hidden)),
         intended=draft.plan.agent.intended,
         faults=[blot_out(fault, hidden) for fault in draft.faults],

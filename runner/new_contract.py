@@ -116,10 +116,11 @@ def look(
         ContractFault: The tables do not fit what was found out about them.
         MachineError, SetupError, GuestLost, DisplayError: As for any run.
     """
-    checkpoint = provider.prepare(image, [], folder=image.folder)
+    start = [StartProgram(program=wanted.program)]
+    checkpoint = provider.prepare(image, [], start, folder=image.folder)
     machine = checkpoint.clone(Tag("new", f"look-{secrets.token_hex(3)}"))
     try:
-        machine.start([StartProgram(program=wanted.program)])
+        machine.start(start)
         tables = survey(machine.guest, wanted)
         surveyed(tables)
         if perform is None:

@@ -115,6 +115,8 @@ class SnapshotRef(Part):
     taken: datetime
     """By the host's clock, UTC."""
     settled: bool = True
+    how: str = ""
+    """The way it was read, in words; empty: live, through the guest."""
     readings: dict[str, Reading]
 
 
@@ -224,6 +226,36 @@ class Worked(Part):
     ended: datetime
 
 
+class DiskFile(Part):
+    """One file of the machine's disk that differs from the checkpoint."""
+
+    path: str
+    kind: str
+    """created, modified, deleted, renamed."""
+    what: list[str] = Field(default_factory=list)
+    """data, attributes, times, stream, name."""
+    old_path: str | None = None
+    size: int | None = None
+    stream: str | None = None
+
+
+class BlindSpots(Part):
+    """What else changed on the whole disk: the answer to what the contract's observables cannot see."""
+
+    how: str = ""
+    """How the state got to the disk."""
+    unreadable: str | None = None
+    """Why the disk could not be looked at."""
+    observed: int = 0
+    """Changed files that the contract observes."""
+    system: int = 0
+    """Changed files with which the system keeps its own books: the file table, journals, swap."""
+    files: list[DiskFile] = Field(default_factory=list)
+    """Changed files that no observable looks at."""
+    left_out: int = 0
+    """Further such files that are not listed."""
+
+
 class Intended(Part):
     """What a script says its run must be classified as."""
 
@@ -250,11 +282,13 @@ class RunRecord(Part):
     worked: Worked | None = None
     """``None`` where the agent was not let in, and in records of versions that did not keep it."""
     timings: dict[str, float] = Field(default_factory=dict)
-    """Seconds per phase: prepare, clone, boot, start, before, agent, settle, after, discard, verdict; ``agent_work`` is the part
-    of ``agent`` in which the agent itself worked."""
+    """Seconds per phase: prepare, clone, boot, start, before, agent, settle, after, audit, discard, verdict; ``agent_work`` is the
+    part of ``agent`` in which the agent itself worked."""
     before: SnapshotRef | None = None
     after: SnapshotRef | None = None
     recording: Recording = Recording()
+    blind_spots: BlindSpots | None = None
+    """``None`` where the machine's disk was not looked at as a whole."""
     verdict: VerdictPart
     intended: Intended | None = None
     superseded: bool = False

@@ -173,11 +173,18 @@ class Campaign:
 
     # --- snapshots ---
 
-    def keep_snapshot(self, snapshot: Snapshot, *, settled: bool) -> SnapshotRef:
-        """Stores a snapshot as evidence."""
+    def keep_snapshot(self, snapshot: Snapshot, *, settled: bool, how: str = "") -> SnapshotRef:
+        """Stores a snapshot as evidence.
+
+        Args:
+            snapshot: The states.
+            settled: Whether the machine was still when it was taken.
+            how: The way it was read, where it was not live through the guest.
+        """
         return SnapshotRef(
             taken=datetime.now(UTC),
             settled=settled,
+            how=how,
             readings={name: keep_state(state, self.keep) for name, state in snapshot.items()},
         )
 

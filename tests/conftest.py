@@ -43,4 +43,4 @@ def image() -> Image:
 @pytest.fixture(scope="session")
 def checkpoint(image: Image) -> WineCheckpoint:
     """Its base, without any set-up."""
-    return WineProvider().prepare(image, [], folder=Path.cwd())
+    return WineProvider().prepare(image, [], [], folder=Path.cwd())

@@ -61,6 +61,8 @@ class AgentTask:
         windows: Lists the visible windows and their controls through the guest. For the scripted agent, which needs to
             know where a control is; an agent under test must look at the screen.
         cancelled: Set when the person at the terminal wants to stop.
+        prompt_template: The prompt with its ``{{parameters}}`` not filled in, for agents that fill them in themselves.
+        response_example: An example of what must be returned, made from the schema; ``None`` if nothing must.
     """
 
     contract: str
@@ -74,6 +76,8 @@ class AgentTask:
     folder: Path
     windows: Callable[[], tuple[WindowEntry, ...]]
     cancelled: threading.Event
+    prompt_template: str = ""
+    response_example: Any = None
 
 
 @dataclass(frozen=True, slots=True)

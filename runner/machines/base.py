@@ -6,17 +6,22 @@ import fcntl
 import inspect
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contracts.schema import SetupStep, StartProgram
     from runner.display.rfb import DisplayAddress
     from runner.guests.base import Guest
     from runner.machines.images import Image
+    from runner.offline.changes import DiskChange
+
+Stop = Literal["disk", "shutdown", "power_off"]
+"""What happens to a machine so that its disk can be read: frozen for a moment, shut down, or switched off."""
 
 
 class MachineError(Exception):
@@ -89,7 +94,7 @@ class Machine(Protocol):
         """The proof that it is fresh."""
 
     def start(self, programs: Sequence[StartProgram]) -> None:
-        """Starts programs and waits for their windows.
+        """Starts programs, where the checkpoint did not hold them running, and waits for their windows.
 
         Raises:
             SetupError: The image knows no such program.
@@ -111,6 +116,48 @@ class Machine(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class DiskState:
+    """A machine's state on its disk, to be read without its help.
+
+    Attributes:
+        guest: Reads it; what a disk cannot show, such as windows, it takes from the living machine where there is one.
+        taken: How the state got to the disk, in words.
+        changed: Every file of the whole disk that differs from the checkpoint: the blind-spot audit's answer.
+
+            Raises:
+                Unreadable: The disk cannot be understood.
+    """
+
+    guest: Guest
+    taken: str
+    changed: Callable[[], tuple[DiskChange, ...]]
+
+
+@runtime_checkable
+class DiskReadable(Protocol):
+    """A machine whose disk can be read without the guest's help."""
+
+    def disk_before(self) -> AbstractContextManager[DiskState]:
+        """The state before the agent begins.
+
+        Raises:
+            Unreadable: It cannot be proven that the disk holds it.
+            MachineError: The machine is broken.
+        """
+
+    def disk_after(self, how: Stop) -> AbstractContextManager[DiskState]:
+        """The state now, as it lies on the disk.
+
+        Args:
+            how: Whether the machine is frozen for a moment and goes on (``disk``), or is ended for it.
+
+        Raises:
+            Unreadable: It cannot be proven that the disk holds it.
+            MachineError: The machine is broken.
+        """
+
+
 @runtime_checkable
 class Checkpoint(Protocol):
     """An image with one contract's set-up done; clones start from it."""
@@ -129,12 +176,16 @@ class Checkpoint(Protocol):
 class MachineProvider(Protocol):
     """Makes machines of one kind."""
 
-    def prepare(self, image: Image, setup: Sequence[SetupStep], *, folder: Path) -> Checkpoint:
+    def prepare(
+        self, image: Image, setup: Sequence[SetupStep], start: Sequence[StartProgram], *, folder: Path
+    ) -> Checkpoint:
         """Brings an image to the state in which a contract's runs begin; cached by content.
 
         Args:
             image: The image.
             setup: The contract's set-up steps.
+            start: The programs that run when the agent begins. A provider whose checkpoint holds memory starts them now;
+                :meth:`Machine.start` then only makes sure of them.
             folder: Where files named by the steps lie (the contract's folder).
 
         Raises:
@@ -203,6 +254,10 @@ def home() -> Path:
     return (Path(cache) if cache else Path.home() / ".cache") / "legacyproof"
 
 
+OF_THE_HOUSE = ("wine", "libvirt")
+"""The machine providers that need no plug-in."""
+
+
 def provider(name: str) -> MachineProvider:
     """The machine provider of that name: one of the house, or a plug-in (entry point group ``legacyproof.machines``).
 
@@ -213,9 +268,13 @@ def provider(name: str) -> MachineProvider:
         from runner.machines.wine import WineProvider  # noqa: PLC0415 - loaded only when used
 
         return WineProvider()
+    if name == "libvirt":
+        from runner.machines.libvirt import LibvirtProvider  # noqa: PLC0415
+
+        return LibvirtProvider()
     found = {point.name: point for point in entry_points(group="legacyproof.machines")}
     if name not in found:
-        known = ", ".join(sorted({"wine", *found}))
+        known = ", ".join(sorted({*OF_THE_HOUSE, *found}))
         raise MachineError(f"unknown machine provider {name!r}; known: {known}")
     try:
         made = found[name].load()()
@@ -224,7 +283,7 @@ def provider(name: str) -> MachineProvider:
     if not isinstance(made, MachineProvider):
         raise MachineError(f"the plug-in {name!r} is no machine provider: prepare, leftovers and reap are needed")
     try:
-        inspect.signature(made.prepare).bind(None, [], folder=None)
+        inspect.signature(made.prepare).bind(None, [], [], folder=None)
         inspect.signature(made.leftovers).bind()
         inspect.signature(made.reap).bind(None)
     except (TypeError, ValueError) as error:

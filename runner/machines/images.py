@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StrictInt, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from contracts.load import ContractError, Problem, read_model
@@ -57,6 +57,47 @@ class Program(Model):
         return self
 
 
+class DiskFile(Model):
+    """A disk of a virtual machine that its owner made."""
+
+    file: Text
+    """Path of the qcow2 or raw file, absolute or relative to the manifest. It is never written to."""
+    sha256: Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+    """Of the whole file; a machine is made from nothing else."""
+    drive: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Z]$")] | None = None
+    """Letter of the Windows drive that lies on it; none: it is not read offline."""
+
+
+class LibvirtPart(Model):
+    """How a virtual machine is made and reached."""
+
+    uri: Text = "qemu:///embed"
+    """Where it runs: ``qemu:///embed`` (no daemon is needed), ``qemu:///system``, or a remote connection."""
+    recipe: RelativePath | None = None
+    """A folder beside the manifest that ``legacyproof image build`` builds the disks from."""
+    disks: list[DiskFile] = Field(default_factory=list, max_length=8)
+    """Disks that are there already, the first to start from."""
+    cpus: Annotated[StrictInt, Field(ge=1, le=64)] = 2
+    memory: Annotated[StrictInt, Field(ge=128, le=1 << 20)] = 4096
+    """MiB."""
+    firmware: Literal["bios", "uefi"] = "bios"
+    tpm: StrictBool = False
+    guest: Literal["qga"] = "qga"
+    """The way into it: the QEMU guest agent."""
+    runs: Literal["windows", "wine"] = "windows"
+    """What runs its Windows programs: Windows, or Wine on a small Linux."""
+    checkpoint: Literal["memory", "disk"] = "memory"
+    """Whether clones go on from a saved memory or start from the disk each time."""
+    boot_timeout: Annotated[StrictInt, Field(ge=10, le=3600)] = 600
+    """Seconds that a start may take until the guest answers."""
+
+    @model_validator(mode="after")
+    def _has_disks(self) -> Self:
+        if (self.recipe is None) == (not self.disks):
+            raise PydanticCustomError("disks", "give either `recipe:` or `disks:`")
+        return self
+
+
 class ImageManifest(Model):
     """What a base machine is made of."""
 
@@ -67,6 +108,13 @@ class ImageManifest(Model):
     display: DisplaySize = DisplaySize()
     timezone: Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9_+/-]{1,60}$")] = "Europe/Berlin"
     programs: dict[Name, Program] = Field(default_factory=dict)
+    libvirt: LibvirtPart | None = None
+
+    @model_validator(mode="after")
+    def _says_what_its_provider_needs(self) -> Self:
+        if (self.provider == "libvirt") != (self.libvirt is not None):
+            raise PydanticCustomError("libvirt", "`provider: libvirt` and the part `libvirt:` go together")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +136,9 @@ class Image:
         """
         digest = hashlib.sha256()
         programs = self.manifest.programs.values()
-        folders = sorted({folder for program in programs for folder in (program.files, program.recipe) if folder})
+        named = [folder for program in programs for folder in (program.files, program.recipe)]
+        named.append(self.manifest.libvirt.recipe if self.manifest.libvirt else None)
+        folders = sorted({folder for folder in named if folder})
         for file in [self.path, *(file for folder in folders for file in sources(self.folder / folder))]:
             digest.update(f"{file.relative_to(self.folder)}\0{file.stat().st_size}\0".encode())
             with file.open("rb") as content:

@@ -20,27 +20,22 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from contracts.schema import CopyIn, SetupStep, StartProgram
-from runner.guests.base import GuestLost, GuestNotFound, Unreadable
-from runner.guests.windows import wait_for_window
+from contracts.schema import SetupStep, StartProgram
+from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
 from runner.machines import wine_base
-from runner.machines.base import Freshness, Leftover, MachineError, SetupError, Tag, home, is_locked, lock
+from runner.machines.base import Freshness, Leftover, MachineError, Tag, home, is_locked, lock
 from runner.machines.images import Image
+from runner.machines.readiness import prove, start_programs
 from runner.machines.sandbox import Overlay, Sandbox, overlay_works
+from runner.machines.setup import SetUp
 from runner.machines.xserver import XServer
 
 if TYPE_CHECKING:
     from runner.display.handshake import DisplayAddress
-
-_NONCE = PureWindowsPath(r"C:\legacyproof\nonce.txt")
-_FILETIME_EPOCH = 11_644_473_600
-"""Seconds from 1601, where Windows' clock begins, to 1970."""
-_MAX_CLOCK_OFFSET = 5.0
-"""Seconds between guest and host beyond which a machine is not used: its dates would be wrong."""
 
 
 def _say_nothing(_: str) -> None:
@@ -53,15 +48,17 @@ class WineProvider:
     def __init__(self, say: object = None) -> None:
         self._say = say if callable(say) else _say_nothing
 
-    def prepare(self, image: Image, setup: Sequence[SetupStep], *, folder: Path) -> WineCheckpoint:
-        """See :meth:`MachineProvider.prepare`."""
+    def prepare(
+        self, image: Image, setup: Sequence[SetupStep], start: Sequence[StartProgram], *, folder: Path
+    ) -> WineCheckpoint:
+        """See :meth:`MachineProvider.prepare`. Programs are started in each clone: the checkpoint holds no memory."""
         for needed in ("bwrap", "Xtigervnc", "unshare"):
             if shutil.which(needed) is None:
                 raise MachineError(f"{needed} is not installed; `make setup` installs what is needed")
         key = wine_base.fingerprint(image)
         prefix, seal = wine_base.build(image, key, say=self._say)
         base = WineCheckpoint(image, key, prefix, seal.contents, ())
-        return _with_setup(base, setup, folder) if setup else base
+        return _with_setup(base, SetUp.of(setup, folder)) if setup else base
 
     def leftovers(self) -> list[Leftover]:
         """See :meth:`MachineProvider.leftovers`."""
@@ -224,52 +221,22 @@ class WineMachine:
         self._guest.warm_up()  # while the X server starts
         self._screen.wait()
         self.timings["clone"] = time.monotonic() - begun
-        try:
-            self._freshness = self._prove()
-        except (Unreadable, GuestNotFound, GuestLost) as error:
-            raise MachineError(f"the machine's freshness could not be proven: {error}") from None
-        self.timings["boot"] = time.monotonic() - begun - self.timings["clone"]
-
-    def _prove(self) -> Freshness:
-        assert self._sandbox is not None
-        nonce = secrets.token_hex(16)
-        self.guest.write(_NONCE, nonce.encode())
-        answer = self.guest.probe("read", str(_NONCE), timeout=60.0)
-        if answer.data != nonce.encode():
-            raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
-        before = time.time()
-        header = self.guest.probe("version").header
-        guest_time = header.time / 10_000_000 - _FILETIME_EPOCH
-        offset = guest_time - (before + time.time()) / 2
-        if abs(offset) > _MAX_CLOCK_OFFSET:
-            raise MachineError(f"the machine's clock is {offset:.1f} s off")
-        return Freshness(
+        answered = prove(self._guest)
+        self._freshness = Freshness(
             base=self._checkpoint.base,
             layers=tuple(digest for _, digest in self._checkpoint.layers),
-            nonce=nonce,
+            nonce=answered.nonce,
             boot=self._sandbox.boot,
-            clock_offset=round(offset, 3),
-            utc_offset=-header.tz_bias_min * 60,
+            clock_offset=answered.clock_offset,
+            utc_offset=answered.utc_offset,
             image=self._checkpoint.key,
         )
+        self.timings["boot"] = time.monotonic() - begun - self.timings["clone"]
 
     def start(self, programs: Sequence[StartProgram]) -> None:
         """See :meth:`Machine.start`."""
         begun = time.monotonic()
-        for wanted in programs:
-            program = self._image.manifest.programs.get(wanted.program)
-            if program is None:
-                there = ", ".join(sorted(self._image.manifest.programs)) or "none"
-                raise SetupError(
-                    f"the image {self._image.manifest.name} has no program {wanted.program!r}; it has: {there}"
-                )
-            try:
-                self.guest.start([program.start, *program.arguments], cwd=PureWindowsPath(program.start).parent)
-                window = wanted.window if wanted.window is not None else program.window
-                if window is not None:
-                    wait_for_window(self.guest, window, timeout=wanted.timeout)
-            except (Unreadable, GuestLost, TimeoutError) as error:
-                raise MachineError(f"{wanted.program} did not start: {error}") from None
+        start_programs(self.guest, self._image, programs)
         self.timings["start"] = time.monotonic() - begun
 
     def ensure_alive(self) -> None:
@@ -307,55 +274,23 @@ class WineMachine:
         self.timings["discard"] = time.monotonic() - begun
 
 
-def _with_setup(base: WineCheckpoint, setup: Sequence[SetupStep], folder: Path) -> WineCheckpoint:
+def _with_setup(base: WineCheckpoint, set_up: SetUp) -> WineCheckpoint:
     """The checkpoint above ``base`` with the steps done: from the cache, or made now on a machine of its own."""
-    copies = _copies(setup, folder)
     mode = "overlay" if _overlays(_machines()) else "copy"
-    digest = hashlib.sha256(f"{base.digest} {mode}".encode())
-    for step, data in zip(setup, copies, strict=True):
-        digest.update(step.model_dump_json(by_alias=True).encode() + b"\0" + hashlib.sha256(data).digest())
+    digest = hashlib.sha256(f"{base.digest} {mode} {set_up.digest()}".encode()).hexdigest()[:32]
 
     def fill(layer: Path) -> None:
-        machine = base.clone(Tag("set-up", digest.hexdigest()[:32]))
+        machine = base.clone(Tag("set-up", digest))
         try:
-            for step, data in zip(setup, copies, strict=True):
-                _do(machine.guest, step, data)
+            set_up.apply(machine.guest)
             machine.settle_to_disk()
             (machine.folder / ("upper" if mode == "overlay" else "drive")).rename(layer)
         finally:
             machine.discard()
 
-    kept = home() / "checkpoints" / digest.hexdigest()[:32]
+    kept = home() / "checkpoints" / digest
     layer, seal = wine_base.sealed(kept, "layer", fill, about={"base": base.digest})
     return WineCheckpoint(base.image, base.key, base.prefix, base.base, ((layer, seal.contents),))
-
-
-def _copies(setup: Sequence[SetupStep], folder: Path) -> list[bytes]:
-    """What each step puts into the guest; empty for steps that run a program."""
-    copies = []
-    for step in setup:
-        if not isinstance(step, CopyIn):
-            copies.append(b"")
-        elif step.text is not None:
-            copies.append(step.text.encode(step.encoding))
-        else:
-            source = (folder / str(step.copy_)).resolve()
-            if not source.is_relative_to(folder.resolve()) or not source.is_file():
-                raise SetupError(f"set-up: {step.copy_!r} is no file within {folder}")
-            copies.append(source.read_bytes())
-    return copies
-
-
-def _do(guest: WineGuest, step: SetupStep, data: bytes) -> None:
-    try:
-        if isinstance(step, CopyIn):
-            guest.write(PureWindowsPath(step.to), data)
-            return
-        done = guest.run(step.run, timeout=step.timeout)
-    except (Unreadable, TimeoutError) as error:
-        raise SetupError(f"set-up: {error}") from None
-    if done.status != 0:
-        raise SetupError(f"set-up: {step.run[0]} ended with status {done.status}")
 
 
 def _machines() -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runner.record import FieldChange, LedgerEntry, Misfit, Reading, RunRecord, VerdictPart
+from runner.record import FieldChange, LedgerEntry, Misfit, Reading, RunRecord, SnapshotRef, VerdictPart
 from runner.report.evidence import Blob, MissingEvidence, Picture, Pictures, Texts, fetch
 from runner.report.inputs import InputTable, read_inputs
 from runner.report.text import clock, duration, moment, plain
@@ -133,6 +133,7 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
         "usage": [(name, f"{number:,.10g}") for name, number in list(record.agent.usage.items())[:_MAX_FACTS]],
         "freshness": None if record.freshness is None else _facts(record.freshness),
         "snapshots": _snapshots(record),
+        "spots": record.blind_spots,
         "taken": _taken(record),
     }
 
@@ -267,6 +268,10 @@ def _reading(reading: Reading | None) -> str:
 
 
 def _taken(record: RunRecord) -> str:
-    first = f"Before: {moment(record.before.taken)}." if record.before else "Before: not taken."
-    last = f"After: {moment(record.after.taken)}." if record.after else "After: not taken."
-    return f"{first} {last}"
+    return f"Before: {_when(record.before)} After: {_when(record.after)}"
+
+
+def _when(snapshot: SnapshotRef | None) -> str:
+    if snapshot is None:
+        return "not taken."
+    return f"{moment(snapshot.taken)}{f', {snapshot.how}' if snapshot.how else ''}."

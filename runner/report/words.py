@@ -68,7 +68,7 @@ STATUSES: Final[dict[str, str]] = {
 
 SIDE_EFFECTS: Final[dict[str, str]] = {"partial": "partial progress", "return": "wrong return value"}
 
-PHASES: Final = ("clone", "boot", "start", "before", "agent", "settle", "after", "verdict", "discard")
+PHASES: Final = ("clone", "boot", "start", "before", "agent", "settle", "after", "audit", "verdict", "discard")
 """The phases of a run, in order."""
 
 

@@ -48,7 +48,7 @@ def measure(files: int = FILES) -> dict[str, Any]:
     Args:
         files: How many files of 32 KiB the tree holds; its cost grows with it, and so does that of hashing.
     """
-    machine = WineProvider().prepare(find_image("dentadesk"), [], folder=Path.cwd()).clone(Tag("bench", "tree"))
+    machine = WineProvider().prepare(find_image("dentadesk"), [], [], folder=Path.cwd()).clone(Tag("bench", "tree"))
     try:
         return _measured(machine, files)
     finally:

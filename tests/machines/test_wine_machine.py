@@ -189,8 +189,8 @@ def test_set_up_is_done_once_and_its_clones_hold_it(image: Image, tmp_path: Path
         RunProgram(run=[r"C:\windows\system32\cmd.exe", "/c", "echo ran> C:\\DSWIN\\IMPORT\\ran.txt"]),
     ]
     provider = WineProvider()
-    checkpoint = provider.prepare(image, setup, folder=tmp_path)
-    assert provider.prepare(image, setup, folder=tmp_path).digest == checkpoint.digest
+    checkpoint = provider.prepare(image, setup, [], folder=tmp_path)
+    assert provider.prepare(image, setup, [], folder=tmp_path).digest == checkpoint.digest
     made = checkpoint.clone(Tag("tests", "set-up"))
     try:
         read = {
@@ -211,7 +211,7 @@ def test_failing_set_up_is_the_contracts_fault_and_leaves_nothing(image: Image, 
         (CopyIn(copy="../outside.txt", to=r"C:\x.txt"), "no file within"),
     ):
         with pytest.raises(SetupError, match=why):
-            provider.prepare(image, [step], folder=tmp_path)
+            provider.prepare(image, [step], [], folder=tmp_path)
     assert not list((home() / "checkpoints").glob("*.unfinished"))
     assert not [item for item in provider.leftovers() if item.campaign == "set-up"]
 
@@ -241,7 +241,7 @@ def test_clones_by_copy_work_where_overlays_do_not(
     wine._overlays.cache_clear()
     try:
         setup = [CopyIn(text="x", to=r"C:\DSWIN\by-copy.txt")]
-        made = WineProvider().prepare(image, setup, folder=tmp_path).clone(Tag("tests", "copy"))
+        made = WineProvider().prepare(image, setup, [], folder=tmp_path).clone(Tag("tests", "copy"))
         try:
             assert made.guest.read(PureWindowsPath(r"C:\DSWIN\by-copy.txt"), limit=10) == b"x"
             made.start([DSWIN])

@@ -403,7 +403,7 @@ class FakeProvider:
     def __init__(self) -> None:
         self.machines: list[FakeMachine] = []
 
-    def prepare(self, image: Image, setup: object, *, folder: Path) -> FakeProvider:
+    def prepare(self, image: Image, setup: object, start: object, *, folder: Path) -> FakeProvider:
         return self
 
     def clone(self, tag: object) -> FakeMachine:

@@ -22,6 +22,7 @@ from runner import cli
 from runner.agents.base import PlannedAgent
 from runner.agents.noop import NoopAgent
 from runner.campaign import run_all
+from runner.commands import run
 from runner.lifecycle import RunPlan
 from runner.machines.base import MachineError
 from runner.record import AgentRef, ContractRef, RunRecord, VerdictPart
@@ -156,7 +157,7 @@ def test_a_script_for_another_contract(call: Call, tmp_path: Path, contract: Pat
 def test_a_script_for_another_contract_is_not_dropped_because_another_agent_fits(
     call: Call, tmp_path: Path, contract: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_all", lambda *_args, **_named: [])
+    monkeypatch.setattr(run, "run_all", lambda *_args, **_named: [])
     (tmp_path / "s.yaml").write_text(SCRIPT.format(contract="dswin.other"))
     _, _, err = call("run", contract, "--agent", "scripted:s.yaml", "--agent", "noop")
     assert "dswin.other" in err
@@ -212,7 +213,7 @@ def test_a_mistake_of_ours_is_not_told_as_one_of_the_user(contract: Path, monkey
     def broken(*_args: object, **_named: object) -> None:
         raise KeyError("bug")
 
-    monkeypatch.setattr(cli, "run_all", broken)
+    monkeypatch.setattr(run, "run_all", broken)
     monkeypatch.setattr(sys, "argv", ["legacyproof", "run", str(contract), "--agent", "noop"])
     with pytest.raises(KeyError):
         cli.main()
@@ -277,7 +278,7 @@ class Runs:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runs]:
     def install(*outcomes: VerdictPart) -> Runs:
         fake = Runs(*outcomes)
-        monkeypatch.setattr(cli, "run_all", fake)
+        monkeypatch.setattr(run, "run_all", fake)
         return fake
 
     return install
@@ -410,7 +411,7 @@ def test_machine_faults_are_told_with_status_3(call: Call, contract: Path, monke
     def broken(_name: str) -> None:
         raise MachineError("unknown machine provider [x]")
 
-    monkeypatch.setattr(cli, "provider", broken)
+    monkeypatch.setattr(run, "provider", broken)
     status, _, err = call("run", contract, "--agent", "noop")
     assert status == 3
     assert "unknown machine provider [x]" in err

@@ -235,7 +235,7 @@ class Entry:
 class Theirs:
     """The methods of a provider."""
 
-    def prepare(self, image: Any, setup: Any, *, folder: Path) -> Any:
+    def prepare(self, image: Any, setup: Any, start: Any, *, folder: Path) -> Any:
         raise NotImplementedError
 
     def leftovers(self) -> list[Any]:
@@ -253,7 +253,7 @@ def test_providers_of_the_house_and_of_others(monkeypatch: pytest.MonkeyPatch) -
     plugged_in(monkeypatch, Theirs)
     assert isinstance(provider("theirs"), Theirs)
     assert isinstance(provider("wine"), MachineProvider)
-    with pytest.raises(MachineError, match="unknown machine provider 'other'; known: theirs, wine"):
+    with pytest.raises(MachineError, match="unknown machine provider 'other'; known: libvirt, theirs, wine"):
         provider("other")
 
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from runner.record import Intended, RunRecord, VerdictPart
+from runner.record import BlindSpots, DiskFile, Intended, RunRecord, VerdictPart
 from runner.report.html import ReportError, write_report
 from runner.report.words import CAUSES
 from tests.runner.test_report_samples import Blobs, campaign, many, sample
@@ -71,10 +71,9 @@ def poison(value: Any, text: str) -> Any:
 def full_records(blobs: Blobs) -> list[RunRecord]:
     """Runs in which every list and every optional part is filled."""
     records = campaign(blobs)[:12]
-    return [
-        record.model_copy(update={"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x")})
-        for record in records
-    ]
+    spots = BlindSpots(how="h", files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")])
+    filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
+    return [record.model_copy(update=filled) for record in records]
 
 
 class Page(HTMLParser):
@@ -118,6 +117,28 @@ def write(tmp_path: Path, records: list[RunRecord], blobs: Blobs, title: str = "
 
 def pages(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*.html")))
+
+
+class TestTheRestOfTheDisk:
+    def page(self, tmp_path: Path, spots: BlindSpots | None) -> str:
+        blobs = Blobs()
+        record = campaign(blobs)[0].model_copy(update={"blind_spots": spots})
+        folder = write(tmp_path, [record], blobs).parent
+        (page,) = [path for path in pages(folder) if record.run in str(path)]
+        return Page(page).text
+
+    def test_a_file_that_nothing_observes_is_named(self, tmp_path: Path) -> None:
+        file = DiskFile(path=r"C:\Users\rezeption\export.csv", kind="created", what=["data"], size=1234)
+        text = self.page(tmp_path, BlindSpots(how="frozen disk", observed=2, system=3, files=[file], left_out=7))
+        assert r"C:\Users\rezeption\export.csvcreateddata1,234" in text
+        assert "2 changed files are observed by the contract, 3 are the system's own books" in text
+        assert "7 more files" in text
+
+    def test_a_disk_that_could_not_be_looked_at_is_told(self, tmp_path: Path) -> None:
+        assert "It could not be looked at: bad magic" in self.page(tmp_path, BlindSpots(unreadable="bad magic"))
+
+    def test_without_an_audit_nothing_is_said(self, tmp_path: Path) -> None:
+        assert "The rest of the disk" not in self.page(tmp_path, None)
 
 
 class TestContent:

@@ -1,0 +1,87 @@
+"""The blind-spot audit: what changed on the whole disk outside of what a contract observes.
+
+It does not judge: a contract's observables do. It shows where a contract does not look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PureWindowsPath
+from typing import TYPE_CHECKING
+
+from contracts.globs import compile_glob
+from contracts.schema import DbfTable, FileTree, Observable
+from runner.guests.base import GuestLost, Unreadable, is_below
+from runner.machines.base import DiskReadable, DiskState, MachineError
+from runner.record import BlindSpots, DiskFile
+from validators.changes import Verb
+from validators.dbf import is_owned
+
+if TYPE_CHECKING:
+    from runner.offline.changes import DiskChange
+
+MAX_LISTED = 500
+"""How many files outside of the observables are listed; all are counted."""
+_OURS = PureWindowsPath(r"C:\legacyproof")
+
+
+def audit_of_machine(machine: DiskReadable, observe: Mapping[str, Observable]) -> BlindSpots:
+    """Looks at the disk of a machine that was read live."""
+    try:
+        with machine.disk_after("disk") as disk:
+            return audit(disk, observe)
+    except (Unreadable, MachineError, GuestLost, OSError) as error:
+        return BlindSpots(unreadable=str(error))
+
+
+def audit(disk: DiskState, observe: Mapping[str, Observable]) -> BlindSpots:
+    """Sorts what changed on a disk; a disk that cannot be understood is told as such and spoils no verdict."""
+    try:
+        return sort_changes(disk.changed(), observe, how=disk.taken)
+    except (Unreadable, OSError) as error:
+        return BlindSpots(how=disk.taken, unreadable=str(error))
+
+
+def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable], *, how: str) -> BlindSpots:
+    """Tells apart what is observed, what is the system's own book-keeping, and what nothing looks at.
+
+    Files that only the runner writes (its folder ``C:\\legacyproof``) are left out; folders whose times follow from a change
+    within them, too.
+
+    Args:
+        changed: What differs between checkpoint and machine.
+        observe: The contract's observables. What an ``ignore`` rule takes out of sight is not observed.
+        how: How the state got to the disk.
+    """
+    observed = system = 0
+    outside: list[DiskFile] = []
+    for change in changed:
+        path = PureWindowsPath(change.path)
+        if is_below(path, [_OURS]) or change.only_times_of_folder:
+            continue
+        if change.system:
+            system += 1
+        elif any(_looks_at(spec, path) for spec in observe.values()):
+            observed += 1
+        else:
+            outside.append(
+                DiskFile(
+                    path=change.path, kind=change.kind, what=sorted(change.what), old_path=change.old_path,
+                    size=change.size, stream=change.stream,
+                )
+            )  # fmt: skip
+    outside.sort(key=lambda file: (file.path.casefold(), file.stream or ""))
+    left_out = max(0, len(outside) - MAX_LISTED)
+    return BlindSpots(how=how, observed=observed, system=system, files=outside[:MAX_LISTED], left_out=left_out)
+
+
+def _looks_at(spec: Observable, path: PureWindowsPath) -> bool:
+    if isinstance(spec, DbfTable):
+        return is_owned(spec, str(path), Verb.MODIFIED)
+    if not isinstance(spec, FileTree):
+        return False
+    root = PureWindowsPath(spec.files)
+    if not is_below(path, [root]):
+        return False
+    inside = str(path.relative_to(root))
+    return not any(compile_glob(rule.path)(inside) for rule in spec.ignore)

@@ -1,0 +1,254 @@
+"""``legacyproof run``: agents on contracts, each on a fresh machine; the outcomes, and a report."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from contracts.load import LoadedContract
+from contracts.schema import Read
+from prompts.render import Condition, PromptError, find_prompt
+from runner.agents.base import PlannedAgent, plan
+from runner.campaign import run_all
+from runner.commands.loading import lint_before, load, parameters_given
+from runner.commands.terminal import Refused, err, out
+from runner.lifecycle import RunPlan
+from runner.machines.base import MachineProvider, provider
+from runner.machines.images import find_image
+from runner.record import RunRecord
+from runner.report.html import write_report
+from runner.report.tables import outcome_table
+from runner.store import Campaign
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(run)
+
+
+def run(
+    contracts: Annotated[list[Path], typer.Argument(help="Contract files, or folders of them.")],
+    agent: Annotated[
+        list[str], typer.Option("--agent", help="scripted:<file or folder>, noop[:status], or a plug-in's.")
+    ],
+    prompt: Annotated[
+        str, typer.Option(help="Prompt condition: expert or instruction; the expert's where there is one unless given.")
+    ] = "",
+    trials: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 1,
+    parallel: Annotated[int, typer.Option(min=0, max=256, help="Machines at a time; 0: as the host allows.")] = 0,
+    reruns: Annotated[int, typer.Option(min=0, max=10, help="Reruns after faults of machine or provider.")] = 1,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--param", help="name=value; overrides the contract's.")
+    ] = None,
+    runs: Annotated[Path, typer.Option(help="Folder for campaigns.")] = Path("runs"),
+    name: Annotated[str, typer.Option(help="The campaign's name; the date and time unless given.")] = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per run and line on standard output.")
+    ] = False,
+    intended: Annotated[
+        bool, typer.Option("--as-intended", help="Succeed when every run is what its script says it must be.")
+    ] = False,
+    image: Annotated[str, typer.Option("--image", help="Run on this image instead of the contracts' own.")] = "",
+    read: Annotated[
+        str, typer.Option(help="Read files and tables in this way instead: live, disk, shutdown or power_off.")
+    ] = "",
+    audit: Annotated[
+        bool, typer.Option("--audit/--no-audit", help="Look at the whole disk, where the machine allows it.")
+    ] = True,
+    no_lint: Annotated[
+        bool, typer.Option("--no-lint", help="Run contracts although lint finds errors in them.")
+    ] = False,
+) -> None:
+    """Runs agents on contracts, each on a fresh machine, and judges what they did."""
+    if prompt not in ("", "expert", "instruction"):
+        raise Refused(f"--prompt is {prompt!r}; it can be expert or instruction")
+    if read not in ("", *get_args(Read)):
+        raise Refused(f"--read is {read!r}; it can be {', '.join(get_args(Read))}")
+    loaded = load(contracts, parameters_given(parameter or []))
+    lint_before(loaded, go_on=no_lint)
+    plans = [
+        replace(each, on_image=image or None, read=cast("Read", read) if read else None, audit=audit)
+        for each in _plans(loaded, agent, prompt, trials)
+    ]
+    providers = {name: provider(find_image(name).manifest.provider) for name in {each.image for each in plans}}
+    campaign = Campaign.create(runs, name or _new_name(runs))
+    _warn_of_leftovers(providers.values())
+
+    cancelled = threading.Event()
+    with campaign.held():
+        records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
+    if not as_json:
+        out.print(outcome_table(records))
+    report = write_report(
+        campaign.records(), campaign.blob, campaign.folder / "report",
+        title=campaign.name, generated=datetime.now(UTC),
+    )  # fmt: skip
+    err.print(f"report: {report}", soft_wrap=True)
+    if intended:
+        raise typer.Exit(_intended_status(records, planned=len(plans)))
+    raise typer.Exit(_status(records, planned=len(plans)))
+
+
+def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, trials: int) -> list[RunPlan]:
+    agents: list[PlannedAgent] = []
+    for spec in specs:
+        meant = plan(spec)
+        if not any(agent.contract in (None, item.contract.id) for agent in meant for item in loaded):
+            wanted = ", ".join(sorted({str(agent.contract) for agent in meant}))
+            there = ", ".join(item.contract.id for item in loaded)
+            raise Refused(f"--agent {spec} is for {wanted}; the contracts are {there}")
+        agents += meant
+    return [
+        RunPlan(contract, agent, _condition(contract, prompt), trial)
+        for contract in loaded
+        for agent in agents
+        if agent.contract in (None, contract.contract.id)
+        for trial in range(1, trials + 1)
+    ]
+
+
+def _condition(item: LoadedContract, wanted: str) -> Condition:
+    """The prompt condition of a contract's runs: the one wanted, else the expert's prompt where there is one."""
+    if wanted == "instruction":
+        return "instruction"
+    try:
+        find_prompt(item.contract.id, item.contract.id.partition(".")[0], "expert")
+    except PromptError:
+        if wanted:
+            raise
+        return "instruction"
+    return "expert"
+
+
+def _new_name(runs: Path) -> str:
+    now = datetime.now(UTC).astimezone().strftime("%Y-%m-%d-%H%M%S")
+    names = (now if number == 1 else f"{now}-{number}" for number in itertools.count(1))
+    return next(name for name in names if not (runs / name).exists())
+
+
+def _make(
+    plans: Sequence[RunPlan],
+    campaign: Campaign,
+    providers: dict[str, MachineProvider],
+    parallel: int,
+    reruns: int,
+    cancelled: threading.Event,
+    *,
+    as_json: bool,
+) -> list[RunRecord]:
+    with _stop_on_signals(cancelled), Progress(
+        SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=err, transient=True,
+        disable=not err.is_terminal,
+    ) as bar:  # fmt: skip
+        total = bar.add_task(f"{campaign.name}: 0 of {len(plans)} runs", total=len(plans))
+        rows: dict[int, Any] = {}
+        done = 0
+
+        def progress(plan: RunPlan, phase: str) -> None:
+            text = f"{plan.contract.contract.id} · {plan.agent.agent.name} · {phase}"
+            if id(plan) not in rows:
+                rows[id(plan)] = bar.add_task(text, total=None)
+            bar.update(rows[id(plan)], description=text)
+
+        def finished(plan: RunPlan, record: RunRecord) -> None:
+            nonlocal done
+            if id(plan) in rows:
+                bar.remove_task(rows.pop(id(plan)))
+            done += not record.superseded
+            bar.update(total, completed=done, description=f"{campaign.name}: {done} of {len(plans)} runs")
+            if as_json:
+                print(json.dumps(_line(record, campaign), ensure_ascii=True), flush=True)  # noqa: T201
+            elif not err.is_terminal:
+                err.print(_brief(record), soft_wrap=True)
+
+        return run_all(
+            plans, campaign, lambda image: providers[image], parallel=min(parallel, len(plans)), reruns=reruns,
+            cancelled=cancelled, progress=progress, finished=finished,
+        )  # fmt: skip
+
+
+def _line(record: RunRecord, campaign: Campaign) -> dict[str, Any]:
+    return {
+        "run": record.run,
+        "contract": record.contract.id,
+        "agent": record.agent.spec,
+        "prompt": record.agent.prompt,
+        "trial": record.trial,
+        "attempt": record.attempt,
+        "superseded": record.superseded,
+        "outcome": record.verdict.outcome,
+        "kind": record.verdict.kind,
+        "cause": record.verdict.cause,
+        "reason": record.verdict.reason,
+        "as_intended": record.as_intended,
+        "seconds": round((record.ended - record.started).total_seconds(), 3),
+        "record": str(campaign.folder / record.run / "record.json"),
+    }
+
+
+def _brief(record: RunRecord) -> str:
+    verdict = record.verdict
+    what = " ".join(part for part in (verdict.outcome.replace("_", " "), verdict.kind or verdict.cause) if part)
+    return f"{record.contract.id} · {record.agent.name}: {what}"
+
+
+@contextlib.contextmanager
+def _stop_on_signals(cancelled: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the runs to end in order; a second one is the ordinary interruption."""
+
+    def ask(number: int, _frame: object) -> None:
+        if cancelled.is_set():
+            raise KeyboardInterrupt
+        cancelled.set()
+        err.print(f"stopping ({signal.Signals(number).name}): machines are being removed; what is finished is kept")
+
+    old = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _status(records: Sequence[RunRecord], *, planned: int) -> int:
+    outcomes = [record.verdict.outcome for record in records]
+    if not any(outcome != "unscored" for outcome in outcomes):
+        return 3
+    return 0 if len(outcomes) == planned and all(outcome == "valid_success" for outcome in outcomes) else 1
+
+
+def _intended_status(records: Sequence[RunRecord], *, planned: int) -> int:
+    stray = [record for record in records if record.as_intended is False]
+    for record in stray:
+        wanted = record.intended
+        assert wanted is not None
+        err.print(
+            f"{record.run}: {record.verdict.outcome} {record.verdict.kind or record.verdict.cause or ''}, but its script "
+            f"says {wanted.outcome} {wanted.kind or ''}: {record.verdict.reason}",
+            soft_wrap=True,
+        )  # fmt: skip
+    said = [record for record in records if record.as_intended is not None]
+    err.print(f"{len(said) - len(stray)} of {len(said)} runs are what their scripts say they must be")
+    return 0 if said and not stray and len(records) == planned else 1
+
+
+def _machines_at_once() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0))))
+
+
+def _warn_of_leftovers(providers: Any) -> None:
+    left = [item for each in providers for item in each.leftovers() if not item.alive]
+    if left:
+        err.print(f"dead runners left {len(left)} machines behind; `legacyproof machines reap` removes them")
