@@ -8,6 +8,8 @@ SHELL := /bin/bash
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# Tests at a time: as many as the machine has cores, four at most (each may start a machine or a server of its own).
+JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 VENV := .venv
 comma := ,
 BIN := $(VENV)/bin
@@ -65,7 +67,7 @@ demo: setup
 		--name demo-$$(date +%Y%m%d-%H%M%S)
 
 test: setup-test
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.ready-test
 	@$(BIN)/ruff check .

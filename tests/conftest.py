@@ -17,14 +17,37 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares a fixture that is dear to make stays in one process: a file, the database servers, the virtual machine.
+
+    Those that take long come first, so that the processes end at about the same time.
+    """
+
+    def group(item: pytest.Item) -> str:
+        if item.get_closest_marker("vm"):
+            return "vm"
+        return "sql" if item.path.parent.name == "sql" else item.path.name
+
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    first = ["vm", "test_demo.py", "test_mutate_catalogue.py", "sql"]
+    order = {name: number for number, name in enumerate(first)}
+    items.sort(key=lambda item: (order.get(group(item), len(first)), 0 if item.get_closest_marker("machine") else 1))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Images and machines of the tests live in a folder of their own, shared by one test run.
 
-    ``LEGACYPROOF_TEST_HOME`` keeps it, so that a developer does not build the image anew each time.
+    ``LEGACYPROOF_TEST_HOME`` keeps it, so that a developer does not build the image anew each time. Processes that share a test run
+    have a folder each: they would take each other's machines for leftovers.
     """
     kept = os.environ.get("LEGACYPROOF_TEST_HOME")
     home = Path(kept) if kept else tmp_path_factory.mktemp("home")
+    if kept and os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        home = home.with_name(f"{home.name}-{os.environ['PYTEST_XDIST_WORKER']}")
+        home.mkdir(parents=True, exist_ok=True)
     old = os.environ.get("LEGACYPROOF_HOME")
     os.environ["LEGACYPROOF_HOME"] = str(home)
     yield home
