@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from runner.machines.images import Image, find_image
 from runner.machines.wine import WineCheckpoint, WineProvider
+from tests.command_line import Call, caller
 
 # How long an example takes says nothing on a machine that others use as well.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -55,6 +56,12 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["LEGACYPROOF_HOME"]
     else:
         os.environ["LEGACYPROOF_HOME"] = old
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs ``legacyproof`` in this process; its exit status, standard output and standard error."""
+    return caller(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from contracts.lint import lint, reference
 from contracts.lint_rules.examples import BASE, EXAMPLES, composed
 from contracts.load import load_contract, load_text
 from contracts.schema import Observable, StartProgram
-from runner import cli
 from runner.guests.base import Guest, GuestLost
 from runner.inspect_image import CAMPAIGN, known_from, known_of
 from runner.machines.base import Freshness, Tag
 from runner.machines.wine import WineProvider
+from tests.command_line import Call, caller
 from tests.peers.fake_guest import FakeGuest, window
 from tests.validators.dbf_files import F, Table
 from validators.dbf import TableState
@@ -172,23 +171,13 @@ def test_the_machine_is_removed_when_it_is_lost_too() -> None:
 
 # --- the command line -------------------------------------------------------------------------------------------------------
 
-Call = Callable[..., tuple[int, str, str]]
-
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """Runs the command in this process, in an empty folder; its exit status, standard output and standard error."""
     monkeypatch.setenv("LEGACYPROOF_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["legacyproof", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        told = capsys.readouterr()
-        return int(left.value.code or 0), told.out, told.err
-
-    return run
+    return caller(monkeypatch, capsys)
 
 
 def written(name: str, text: str) -> Path:
@@ -277,10 +266,8 @@ def test_warnings_are_told_before_a_run_once(call: Call) -> None:
 def test_the_catalogue_agrees_with_its_image(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, checkpoint: object
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["legacyproof", "lint", str(ROOT / "contracts/catalog"), "--image"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert (left.value.code, capsys.readouterr().out) == (0, "")
+    status, out, _ = caller(monkeypatch, capsys)("lint", ROOT / "contracts/catalog", "--image")
+    assert (status, out) == (0, "")
     assert not [
         item for item in WineProvider().leftovers() if item.campaign == CAMPAIGN and item.runner_pid == os.getpid()
     ]
@@ -304,10 +291,8 @@ def test_what_does_not_agree_with_the_image_is_told(
     path = tmp_path / "c.yaml"
     path.write_text(text, encoding="utf-8")
     load_contract(path)
-    monkeypatch.setattr(sys, "argv", ["legacyproof", "lint", str(path), "--image", "--json"])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert left.value.code == 1
+    status, out, _ = caller(monkeypatch, capsys)("lint", path, "--image", "--json")
+    told = [json.loads(line) for line in out.splitlines()]
+    assert status == 1
     assert {item["rule"] for item in told} == {"key-not-unique", "unknown-field", "date-not-iso", "idle-rule"}
     assert any("did you mean `GEBDAT`?" in item["fix"] for item in told)

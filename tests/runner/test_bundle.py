@@ -6,19 +6,17 @@ import hashlib
 import json
 import random
 import shutil
-import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from runner import bundle as bundles
-from runner import cli
 from runner.bundle import MANIFEST, SEAL, BundleError, export, opened, verify
 from runner.record import Reading
 from runner.rejudge import rejudge, runs_at
 from runner.store import Campaign
+from tests.command_line import Call
 from tests.runner.stored_runs import PICTURE, campaign_in, without
 from validators.registry import SZ, KeyItem, RegistryState, ValueItem
 
@@ -307,20 +305,6 @@ def test_an_unreadable_reading_goes_along(tmp_path: Path, campaign: Campaign) ->
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["legacyproof", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        told = capsys.readouterr()
-        return int(left.value.code or 0), told.out, told.err
-
-    return run
 
 
 def test_the_commands_export_verify_and_refuse(call: Call, campaign: Campaign, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from runner.lifecycle import RunPlan
 from runner.machines.base import MachineError
 from runner.record import AgentRef, ContractRef, RunRecord, VerdictPart
 from runner.store import Campaign
+from tests.command_line import Call
 from tests.contracts.helpers import EXAMPLE, edited
 
 ID = "dswin.add-new-patient"
@@ -54,23 +55,6 @@ def contract(tmp_path: Path) -> Path:
     path = tmp_path / "contract.yaml"
     path.write_text(EXAMPLE, encoding="utf-8")
     return path
-
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command in this process; its exit status, standard output and standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["legacyproof", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        told = capsys.readouterr()
-        return int(left.value.code or 0), told.out, told.err
-
-    return run
 
 
 def refused(call: Call, *arguments: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -16,11 +15,11 @@ from hypothesis import strategies as st
 from contracts.document import parse
 from contracts.load import load_text
 from contracts.writing import flow
-from runner import cli
 from runner.explain import BECAUSE, allow_entry, explain
 from runner.record import FieldChange, LedgerEntry, Misfit, Missing
 from runner.rejudge import Kept, judged, runs_at
 from runner.store import Campaign
+from tests.command_line import Call
 from tests.runner.stored_runs import campaign_in, store, stored, text_of, without
 from tests.validators.mutate_runs import golden, with_fields, with_row
 from tests.validators.test_mutate import SMALL, _small
@@ -251,18 +250,8 @@ def test_nothing_hostile_reaches_the_terminal(tmp_path: Path) -> None:
     assert "… and 10 more" in told
 
 
-def test_the_command_explains_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_explains_one_run(tmp_path: Path, call: Call) -> None:
     campaign = campaign_in(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["legacyproof", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        told = capsys.readouterr()
-        return int(left.value.code or 0), told.out, told.err
-
     run = campaign.folder / "dswin.add-new-patient.beside"
     for path in (run, run / "record.json"):
         status, out, _ = call("explain", path)

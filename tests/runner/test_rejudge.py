@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner import cli
 from runner.rejudge import Kept, NotJudged, agents_time, contract_of, judged, rejudge, runs_at
 from runner.store import Campaign, StoreError
+from tests.command_line import Call
 from tests.runner.stored_runs import campaign_in, store, stored, text_of, with_state, without
 from tests.validators.mutate_runs import ENDED, STARTED, golden, with_fields
 from validators.snapshot import UnreadableState
@@ -203,20 +201,6 @@ def test_secret_values_must_be_given_anew(tmp_path: Path) -> None:
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["legacyproof", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        told = capsys.readouterr()
-        return int(left.value.code or 0), told.out, told.err
-
-    return run
 
 
 def test_the_command_says_that_nothing_changed(call: Call, campaign: Campaign) -> None:
