@@ -43,9 +43,9 @@ def audit(disk: DiskState, observe: Mapping[str, Observable]) -> BlindSpots:
 
 
 def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable], *, how: str) -> BlindSpots:
-    """Tells apart what is observed, what is the system's own book-keeping, and what nothing looks at.
+    r"""Tells apart what is observed, what is the system's own book-keeping, and what nothing looks at.
 
-    Files that only the runner writes (its folder ``C:\\legacyproof``) are left out; folders whose times follow from a change
+    Files that only the runner writes (its folder ``C:\legacyproof``) are left out; folders whose times follow from a change
     within them, too.
 
     Args:
@@ -57,17 +57,17 @@ def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable
     outside: list[DiskFile] = []
     for change in changed:
         path = PureWindowsPath(change.path)
-        if is_below(path, [_OURS]) or change.only_times_of_folder:
+        if is_below(path, [_OURS]) or change.noise == "directory":
             continue
-        if change.system:
+        if change.noise:
             system += 1
         elif any(_looks_at(spec, path) for spec in observe.values()):
             observed += 1
         else:
             outside.append(
                 DiskFile(
-                    path=change.path, kind=change.kind, what=sorted(change.what), old_path=change.old_path,
-                    size=change.size, stream=change.stream,
+                    path=change.path, kind=change.kind, what=list(change.what), old_path=change.old_path or None,
+                    size=change.size, stream=change.stream or None,
                 )
             )  # fmt: skip
     outside.sort(key=lambda file: (file.path.casefold(), file.stream or ""))

@@ -13,7 +13,7 @@ from contracts.load import ContractError
 from prompts.render import PromptError
 from runner.agents.base import AgentSpecError
 from runner.bundle import BundleError
-from runner.commands import authoring, evidence, lint, machines, run
+from runner.commands import authoring, conformance, doctor, evidence, image, lint, machines, prompts, run
 from runner.commands.terminal import Refused, err
 from runner.machines.base import MachineError
 from runner.machines.images import ImageError
@@ -29,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for commands in (run, lint, evidence, authoring, machines):
+for commands in (run, lint, evidence, authoring, doctor, machines, image, prompts, conformance):
     commands.add_to(app)
 
 

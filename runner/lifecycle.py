@@ -20,7 +20,17 @@ from typing import Any
 
 from contracts.load import ContractError, LoadedContract
 from contracts.schema import DbfTable, Read, TaskContract
-from prompts.render import Condition, PromptError, find_prompt, render
+from prompts.render import (
+    Condition,
+    PromptError,
+    Style,
+    find_prompt,
+    instruction_template,
+    prompt_folders,
+    render,
+    template,
+)
+from prompts.response import example_of
 from runner import capture
 from runner.agents.base import AgentTask, Happening, PlannedAgent
 from runner.agents.supervision import Supervised, supervise
@@ -33,6 +43,7 @@ from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
 from runner.machines.base import DiskReadable, Freshness, Machine, MachineError, MachineProvider, SetupError, Tag
 from runner.machines.images import ImageError, find_image
+from runner.pictures import bare_png
 from runner.reading import reading
 from runner.record import (
     AgentRef,
@@ -68,6 +79,8 @@ class RunPlan:
     attempt: int = 1
     on_image: str | None = None
     """Another image than the contract's."""
+    prompts: Path | None = None
+    """A folder of prompts that is looked at before all others."""
     read: Read | None = None
     """Another way of reading the state than the contract's."""
     audit: bool = True
@@ -137,6 +150,7 @@ class _Draft:
     faults: list[str] = field(default_factory=list)
     freshness: Freshness | None = None
     prompt: str = ""
+    template: str = ""
     supervised: Supervised | None = None
     worked: Worked | None = None
     before: SnapshotRef | None = None
@@ -215,7 +229,7 @@ def _judged(
             raise _Cancelled
 
     go_on()
-    draft.prompt = _prompt(draft.plan)
+    draft.prompt, draft.template = _prompt(draft.plan)
     image = find_image(draft.plan.image)
     draft.provider = image.manifest.provider
     folder = draft.plan.contract.path.parent if draft.plan.contract.path else Path.cwd()
@@ -335,6 +349,10 @@ def _let_work(
             folder=folder,
             windows=lambda: windows(machine.guest),
             cancelled=cancelled,
+            prompt_template=draft.template,
+            response_example=example_of(contract.returns.schema_ if contract.returns else None),
+            secrets=contract.secrets,
+            events=lambda: recorder.events,
         )
         supervised = supervise(draft.plan.agent.agent, task, cut=recorder.cut)
     finally:
@@ -372,12 +390,15 @@ def _discard(machine: Machine, draft: _Draft) -> None:
         draft.faults.append(f"the machine was not removed and is quarantined: {error}")
 
 
-def _prompt(plan: RunPlan) -> str:
-    contract = plan.contract.contract
+def _prompt(plan: RunPlan) -> tuple[str, str]:
+    """The prompt as the agent gets it, and the same with its parameters not filled in."""
+    loaded, contract = plan.contract, plan.contract.contract
     if plan.condition == "instruction":
-        return contract.instruction
-    application = contract.id.partition(".")[0]
-    return render(find_prompt(contract.id, application, plan.condition), contract.parameter_values)
+        return contract.instruction, instruction_template(loaded)
+    folders = prompt_folders(loaded.path, plan.prompts)
+    prompt = find_prompt(contract.id, contract.id.partition(".")[0], plan.condition, folders=folders)
+    style: Style = getattr(plan.agent.agent, "prompt_style", "plain")
+    return render(prompt, contract.parameter_values, style=style), template(prompt, style=style)
 
 
 def _run_id(plan: RunPlan) -> str:
@@ -413,8 +434,8 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
             goal=blot_out(contract.goal_state.summary, hidden),
         ),
         agent=AgentRef(
-            spec=draft.plan.agent.spec,
-            name=draft.plan.agent.agent.name,
+            spec=blot_out(draft.plan.agent.spec, hidden),
+            name=blot_out(draft.plan.agent.agent.name, hidden),
             prompt=draft.plan.condition,
             prompt_text=campaign.keep(blot_out(draft.prompt, hidden).encode()),
             status=report.status if report else "not_run",
@@ -444,9 +465,9 @@ _PLAIN = (str, bool, int, list)
 
 
 def _entry(happening: Happening, hidden: tuple[str, ...], campaign: Campaign) -> TimelineEntry:
-    picture: Any = happening.screenshot
+    picture = bare_png(happening.screenshot) if isinstance(happening.screenshot, bytes) else None
     return TimelineEntry(
         t=float(happening.t),
         text=blot_out(str(happening.text)[:2000], hidden),
-        screenshot=campaign.keep(picture) if isinstance(picture, bytes) else None,
+        screenshot=campaign.keep(picture) if picture else None,
     )

@@ -233,9 +233,10 @@ class DiskFile(Part):
     kind: str
     """created, modified, deleted, renamed."""
     what: list[str] = Field(default_factory=list)
-    """data, attributes, times, stream, name."""
+    """In what it differs: data, attributes, times, stream, name."""
     old_path: str | None = None
-    size: int | None = None
+    size: int = 0
+    """Bytes now, or before if it is gone."""
     stream: str | None = None
 
 

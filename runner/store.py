@@ -26,6 +26,7 @@ from pydantic import ValidationError
 
 from runner.machines.base import Leftover, home, is_locked, lock
 from runner.record import VERSION, RunRecord, SnapshotRef
+from runner.spellings import blot
 from runner.states import keep_state, load_state
 from validators.snapshot import Snapshot, State
 
@@ -248,11 +249,8 @@ def _in_use(folder: Path, but: Path) -> bool:
 
 
 def blot_out(text: str, secrets_: Iterable[str]) -> str:
-    """The text with every secret value replaced by ``•••``, and lone surrogates, which have no UTF-8, written out."""
-    for secret in sorted(secrets_, key=len, reverse=True):
-        if secret:
-            text = text.replace(secret, "•••")
-    return text.encode("utf-8", "backslashreplace").decode()
+    """The text with every secret, however spelled, replaced by ``•••``, and lone surrogates, which have no UTF-8, written out."""
+    return blot(text, secrets_).encode("utf-8", "backslashreplace").decode()
 
 
 def blotted(value: Any, secrets_: tuple[str, ...]) -> Any:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from runner import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+"""Where the project lies."""
 
 Call = Callable[..., tuple[int, str, str]]
 """Runs ``legacyproof`` with arguments; its exit status, standard output and standard error."""

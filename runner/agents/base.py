@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from runner.display.events import InputEvent
 from runner.display.handshake import DisplayAddress
+from runner.findings import Finding
 from runner.guests.probe import WindowEntry
 from runner.record import Intended
 
 Status = Literal["success", "failed", "ui_not_as_expected", "timeout", "error"]
 STATUSES = ("success", "failed", "ui_not_as_expected", "timeout", "error")
+
+
+OF_THE_HOUSE = ("scripted", "noop", "command", "human", "legacy-use", "computer-use")
+"""The agents that need no plug-in."""
 
 
 class AgentInfrastructureError(Exception):
@@ -63,6 +70,8 @@ class AgentTask:
         cancelled: Set when the person at the terminal wants to stop.
         prompt_template: The prompt with its ``{{parameters}}`` not filled in, for agents that fill them in themselves.
         response_example: An example of what must be returned, made from the schema; ``None`` if nothing must.
+        secrets: Texts that must not be shown or stored: the values of secret parameters.
+        events: What was put in so far, by the flight recorder; for the human agent, which tells how much work it was.
     """
 
     contract: str
@@ -78,6 +87,8 @@ class AgentTask:
     cancelled: threading.Event
     prompt_template: str = ""
     response_example: Any = None
+    secrets: tuple[str, ...] = ()
+    events: Callable[[], Sequence[InputEvent]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +112,12 @@ class AgentReport:
 
 @runtime_checkable
 class Agent(Protocol):
-    """Something that operates a program through a display."""
+    """Something that operates a program through a display.
+
+    An agent may also have: ``prompt_style``, the layout of its prompt (:data:`prompts.render.Style`; plain unless given);
+    ``listen_host``, the address on which the flight recorder listens for it (this computer alone unless given); ``interactive``,
+    true if it needs the terminal for itself.
+    """
 
     name: str
     """What tables show."""
@@ -145,6 +161,34 @@ def plan(spec: str) -> list[PlannedAgent]:
     return factory(argument)
 
 
+def doctor_of(spec: str) -> list[Finding]:
+    """What an agent says about what it needs; a plug-in does so by an attribute ``doctor(argument) -> list[Finding]``."""
+    name, _, argument = spec.partition(":")
+    try:
+        ask = _doctor(name)
+        found = ask(argument) if callable(ask) else [_planned(spec)]
+    except AgentSpecError as error:
+        return [Finding("agent", False, str(error), "correct what stands behind --agent, or install the plug-in")]
+    if not (isinstance(found, list) and found and all(isinstance(item, Finding) for item in found)):
+        remedy = "its `doctor` must give a list of findings"
+        return [Finding("agent", None, f"the agent {name} gives no findings", remedy)]
+    return found
+
+
+def _doctor(name: str) -> object:
+    """An agent's own doctor, ``None`` where it has none."""
+    if name in OF_THE_HOUSE:
+        return getattr(import_module(f"runner.agents.{name.replace('-', '_')}"), "doctor", None)
+    _factory(name)  # says which agents there are, if there is none of that name
+    points = {point.name: point for point in entry_points(group="legacyproof.agents")}
+    return getattr(points[name].load(), "doctor", None)
+
+
+def _planned(spec: str) -> Finding:
+    names = ", ".join(item.agent.name for item in plan(spec))
+    return Finding("agent", True, f"{names}; it says nothing about what it needs")
+
+
 def _factory(name: str) -> AgentFactory:
     if name == "scripted":
         from runner.agents.scripted import plan_scripts  # noqa: PLC0415 - loaded only when used
@@ -154,9 +198,25 @@ def _factory(name: str) -> AgentFactory:
         from runner.agents.noop import plan_noop  # noqa: PLC0415
 
         return plan_noop
+    if name == "command":
+        from runner.agents.command import plan_command  # noqa: PLC0415
+
+        return plan_command
+    if name == "human":
+        from runner.agents.human import plan_human  # noqa: PLC0415
+
+        return plan_human
+    if name == "legacy-use":
+        from runner.agents.legacy_use import plan_legacy_use  # noqa: PLC0415
+
+        return plan_legacy_use
+    if name == "computer-use":
+        from runner.agents.computer_use import plan_computer_use  # noqa: PLC0415
+
+        return plan_computer_use
     found = {point.name: point for point in entry_points(group="legacyproof.agents")}
     if name not in found:
-        known = ", ".join(sorted({"scripted", "noop", *found}))
+        known = ", ".join(sorted({*OF_THE_HOUSE, *found}))
         raise AgentSpecError(f"unknown agent {name!r}; known: {known}")
 
     def made(argument: str) -> list[PlannedAgent]:

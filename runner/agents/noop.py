@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from runner.agents.base import STATUSES, AgentReport, AgentSpecError, AgentTask, PlannedAgent, Status
+from runner.findings import Finding
 
 
 class NoopAgent:
@@ -29,3 +30,15 @@ def plan_noop(argument: str) -> list[PlannedAgent]:
     if status not in STATUSES:
         raise AgentSpecError(f"noop can report {', '.join(STATUSES)}; not {status!r}")
     return [PlannedAgent(f"noop:{status}", NoopAgent(cast("Status", status)))]
+
+
+def doctor(argument: str) -> list[Finding]:
+    """Whether there is such a status; it needs nothing else."""
+    try:
+        return [
+            Finding(
+                "agent: status", True, f"it does nothing, and reports {plan_noop(argument)[0].spec.partition(':')[2]}"
+            )
+        ]
+    except AgentSpecError as error:
+        return [Finding("agent: status", False, str(error), "name one of these")]

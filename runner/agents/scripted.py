@@ -41,6 +41,7 @@ from runner.agents.base import (
 )
 from runner.display.keysyms import parse_chord
 from runner.display.rfb import RfbClient
+from runner.findings import Finding
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.probe import ControlEntry, WindowEntry
 from runner.record import Intended, OutcomeName
@@ -386,3 +387,13 @@ def plan_scripts(argument: str) -> list[PlannedAgent]:
         agent = ScriptedAgent(script, f"scripted {file.stem}")
         planned.append(PlannedAgent(f"scripted:{file}", agent, script.contract, intended))
     return planned
+
+
+def doctor(argument: str) -> list[Finding]:
+    """Whether the scripts can be read."""
+    try:
+        planned = plan_scripts(argument)
+    except AgentSpecError as error:
+        return [Finding("agent: scripts", False, str(error), "correct the script, or name another file or folder")]
+    contracts = ", ".join(sorted({str(item.contract) for item in planned}))
+    return [Finding("agent: scripts", True, f"scripts: {len(planned)}, for {contracts}")]

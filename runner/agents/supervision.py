@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.agents.base import STATUSES, Agent, AgentInfrastructureError, AgentReport, AgentTask, Happening
+from runner.spellings import blot
 
 MAX_MESSAGE = 20_000
 """Characters of an agent's message that are kept."""
 MAX_TIMELINE = 2_000
 """Lines of an agent's account that are kept."""
 MAX_LINE = 2_000
+_LOOKED_AT = 1 << 20
+"""Characters of a text that are searched for secrets before it is cut; far more than are kept."""
 MAX_SCREENSHOTS = 64 << 20
 """Bytes of an agent's own screenshots that are kept, together."""
 MAX_RETURNED = 1 << 20
@@ -69,44 +72,48 @@ def supervise(agent: Agent, task: AgentTask, *, cut: Callable[[], None]) -> Supe
         why = "cancelled" if task.cancelled.is_set() else f"the agent was still working after {task.timeout:g} s"
         thread.join(2.0)  # without a display most agents end now; one that does not is left to itself, harmless
         timeline = outcome[0].timeline if outcome and isinstance(outcome[0], AgentReport) else ()
-        report = AgentReport("timeout", message=why, timeline=_checked_timeline(timeline))
+        report = AgentReport("timeout", message=why, timeline=_checked_timeline(timeline, task.secrets))
         return Supervised(report, seconds, still_running=thread.is_alive())
-    result = outcome[0]
+    result, hidden = outcome[0], task.secrets
     if isinstance(result, AgentInfrastructureError):
-        return Supervised(_error(_words(result)), seconds, infrastructure=_words(result))
+        return Supervised(_error(_words(result, hidden)), seconds, infrastructure=_words(result, hidden))
     if isinstance(result, BaseException):
-        return Supervised(_error(f"the agent crashed: {type(result).__name__}: {_words(result)}"), seconds)
-    return Supervised(checked(result), seconds)
+        return Supervised(_error(f"the agent crashed: {type(result).__name__}: {_words(result, hidden)}"), seconds)
+    return Supervised(checked(result, hidden), seconds)
 
 
-def checked(report: object) -> AgentReport:
-    """The report with everything that is not what it should be cut, dropped, or turned into the status ``error``."""
+def checked(report: object, hidden: tuple[str, ...] = ()) -> AgentReport:
+    """The report with everything that is not what it should be cut, dropped, or turned into the status ``error``.
+
+    Secrets are blotted out of its words before these are cut, since the beginning of one would not be recognised afterwards. The
+    returned values keep theirs: they are judged first.
+    """
     try:
         if not isinstance(report, AgentReport) or report.status not in STATUSES:
-            return _error(f"the agent's report is none: {_words(report)[:500]}")
+            return _error(f"the agent's report is none: {_words(report, hidden)[:500]}")
         try:
             text = json.dumps(report.returned, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            return _error(f"the agent returned what is no JSON: {_words(error)[:500]}")
+            return _error(f"the agent returned what is no JSON: {_words(error, hidden)[:500]}")
         returned = json.loads(text)
         if len(text) > MAX_RETURNED:
             return _error(f"the agent returned {len(text)} bytes, more than {MAX_RETURNED}")
         if _deeper_than(returned, MAX_DEPTH):
             return _error(f"the agent returned values nested more than {MAX_DEPTH} deep")
-        usage, timeline = _checked_usage(report.usage), _checked_timeline(report.timeline)
-        return AgentReport(report.status, returned, _words(report.message), usage, timeline)
+        usage, timeline = _checked_usage(report.usage, hidden), _checked_timeline(report.timeline, hidden)
+        return AgentReport(report.status, returned, _words(report.message, hidden), usage, timeline)
     except Exception as error:  # a report can be any object, and fail at any touch
-        return _error(f"the agent's report cannot be read: {type(error).__name__}: {_words(error)[:500]}")
+        return _error(f"the agent's report cannot be read: {type(error).__name__}: {_words(error, hidden)[:500]}")
 
 
 def _error(message: str) -> AgentReport:
     return AgentReport("error", message=message[:MAX_MESSAGE])
 
 
-def _words(thing: object) -> str:
-    """A text of anything, bounded; also of what cannot be shown."""
+def _words(thing: object, hidden: tuple[str, ...]) -> str:
+    """A text of anything, without secrets, bounded; also of what cannot be shown."""
     try:
-        return str(thing)[:MAX_MESSAGE]
+        return blot(str(thing)[:_LOOKED_AT], hidden)[:MAX_MESSAGE]
     except Exception:
         return f"({type(thing).__name__} that cannot be shown)"
 
@@ -125,7 +132,7 @@ def _deeper_than(value: Any, depth: int) -> bool:
     return True
 
 
-def _checked_usage(usage: object) -> dict[str, float]:
+def _checked_usage(usage: object, hidden: tuple[str, ...]) -> dict[str, float]:
     if not isinstance(usage, Mapping):
         return {}
     kept = {}
@@ -135,11 +142,11 @@ def _checked_usage(usage: object) -> dict[str, float]:
         except OverflowError:
             continue
         if math.isfinite(number):
-            kept[_words(name)[:100]] = number
+            kept[_words(name, hidden)[:100]] = number
     return kept
 
 
-def _checked_timeline(timeline: object) -> tuple[Happening, ...]:
+def _checked_timeline(timeline: object, hidden: tuple[str, ...]) -> tuple[Happening, ...]:
     if not isinstance(timeline, tuple | list):
         return ()
     kept = []
@@ -150,5 +157,5 @@ def _checked_timeline(timeline: object) -> tuple[Happening, ...]:
         t = entry.t if isinstance(entry.t, int | float) and math.isfinite(entry.t) else 0.0
         picture = entry.screenshot if isinstance(entry.screenshot, bytes) and len(entry.screenshot) <= room else None
         room -= len(picture or b"")
-        kept.append(Happening(float(t), _words(entry.text)[:MAX_LINE], picture))
+        kept.append(Happening(float(t), _words(entry.text, hidden)[:MAX_LINE], picture))
     return tuple(kept)

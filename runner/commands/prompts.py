@@ -18,7 +18,6 @@ from prompts.render import (
     STYLES,
     Prompt,
     PromptError,
-    Style,
     Written,
     find_prompt,
     instruction_template,
@@ -69,11 +68,8 @@ def render_command(
         text = instruction_template(loaded) if unfilled else loaded.contract.instruction
     else:
         found = _prompt_of(loaded, prompt, prompts)
-        laid_out = cast("Style", style)
         text = (
-            template(found, style=laid_out)
-            if unfilled
-            else render(found, loaded.contract.parameter_values, style=laid_out)
+            template(found, style=style) if unfilled else render(found, loaded.contract.parameter_values, style=style)
         )
     print(text if secrets else blot_out(text, loaded.contract.secrets), end="" if text.endswith("\n") else "\n")  # noqa: T201
 

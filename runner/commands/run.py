@@ -19,7 +19,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from contracts.load import LoadedContract
 from contracts.schema import Read
-from prompts.render import Condition, PromptError, find_prompt
+from prompts.render import Condition, PromptError, find_prompt, prompt_folders
 from runner.agents.base import PlannedAgent, plan
 from runner.campaign import run_all
 from runner.commands.loading import lint_before, load, parameters_given
@@ -67,6 +67,9 @@ def run(
     audit: Annotated[
         bool, typer.Option("--audit/--no-audit", help="Look at the whole disk, where the machine allows it.")
     ] = True,
+    prompts: Annotated[
+        Path | None, typer.Option("--prompts", help="A folder of prompts, <condition>/<task>.yaml, looked at first.")
+    ] = None,
     no_lint: Annotated[
         bool, typer.Option("--no-lint", help="Run contracts although lint finds errors in them.")
     ] = False,
@@ -79,16 +82,18 @@ def run(
     loaded = load(contracts, parameters_given(parameter or []))
     lint_before(loaded, go_on=no_lint)
     plans = [
-        replace(each, on_image=image or None, read=cast("Read", read) if read else None, audit=audit)
-        for each in _plans(loaded, agent, prompt, trials)
+        replace(each, on_image=image or None, read=cast("Read", read) if read else None, audit=audit, prompts=prompts)
+        for each in _plans(loaded, agent, prompt, trials, prompts)
     ]
     providers = {name: provider(find_image(name).manifest.provider) for name in {each.image for each in plans}}
+    alone = any(getattr(each.agent.agent, "interactive", False) for each in plans)
     campaign = Campaign.create(runs, name or _new_name(runs))
     _warn_of_leftovers(providers.values())
 
     cancelled = threading.Event()
     with campaign.held():
-        records = _make(plans, campaign, providers, parallel or _machines_at_once(), reruns, cancelled, as_json=as_json)
+        at_once = 1 if alone else parallel or _machines_at_once()
+        records = _make(plans, campaign, providers, at_once, reruns, cancelled, as_json=as_json, silent=alone)
     if not as_json:
         out.print(outcome_table(records))
     report = write_report(
@@ -101,7 +106,9 @@ def run(
     raise typer.Exit(_status(records, planned=len(plans)))
 
 
-def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, trials: int) -> list[RunPlan]:
+def _plans(
+    loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, trials: int, prompts: Path | None
+) -> list[RunPlan]:
     agents: list[PlannedAgent] = []
     for spec in specs:
         meant = plan(spec)
@@ -111,7 +118,7 @@ def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, 
             raise Refused(f"--agent {spec} is for {wanted}; the contracts are {there}")
         agents += meant
     return [
-        RunPlan(contract, agent, _condition(contract, prompt), trial)
+        RunPlan(contract, agent, _condition(contract, prompt, prompts), trial)
         for contract in loaded
         for agent in agents
         if agent.contract in (None, contract.contract.id)
@@ -119,12 +126,13 @@ def _plans(loaded: Sequence[LoadedContract], specs: Sequence[str], prompt: str, 
     ]
 
 
-def _condition(item: LoadedContract, wanted: str) -> Condition:
+def _condition(item: LoadedContract, wanted: str, prompts: Path | None) -> Condition:
     """The prompt condition of a contract's runs: the one wanted, else the expert's prompt where there is one."""
     if wanted == "instruction":
         return "instruction"
     try:
-        find_prompt(item.contract.id, item.contract.id.partition(".")[0], "expert")
+        folders = prompt_folders(item.path, prompts)
+        find_prompt(item.contract.id, item.contract.id.partition(".")[0], "expert", folders=folders)
     except PromptError:
         if wanted:
             raise
@@ -147,10 +155,11 @@ def _make(
     cancelled: threading.Event,
     *,
     as_json: bool,
+    silent: bool,
 ) -> list[RunRecord]:
     with _stop_on_signals(cancelled), Progress(
         SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=err, transient=True,
-        disable=not err.is_terminal,
+        disable=silent or not err.is_terminal,
     ) as bar:  # fmt: skip
         total = bar.add_task(f"{campaign.name}: 0 of {len(plans)} runs", total=len(plans))
         rows: dict[int, Any] = {}

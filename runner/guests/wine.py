@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import PureWindowsPath
 
-from runner.guests.base import Completed, Unreadable
+from runner.guests.base import Completed, GuestNotFound, Unreadable
 from runner.guests.probe import AnswerSplitter, ProbeResult, encode_request, parse
 from runner.machines.sandbox import Sandbox
 
@@ -76,7 +76,13 @@ class WineGuest:
 
     def read(self, path: PureWindowsPath, *, limit: int, timeout: float = 30.0) -> bytes:
         """See :meth:`Guest.read`."""
-        with self._sandbox.open_file(str(path), timeout=timeout) as file:
+        try:
+            opened = self._sandbox.open_file(str(path), timeout=timeout)
+        except GuestNotFound:
+            if "~" not in str(path):
+                raise
+            return self._read_by_short_name(path, limit, timeout)
+        with opened as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
                 raise Unreadable(f"{path} holds {size} bytes, more than the {limit} accepted")
@@ -90,6 +96,15 @@ class WineGuest:
         if length < size:
             raise Unreadable(f"{path}: only {length} of {size} bytes could be read")
         return b"".join(parts)
+
+    def _read_by_short_name(self, path: PureWindowsPath, limit: int, timeout: float) -> bytes:
+        """Reads through the probe, since Wine alone knows its 8.3 names."""
+        there = self.probe("files", "--max-depth", "1", str(path), timeout=timeout).roots[0]
+        if there.exists is False:
+            raise GuestNotFound(str(path))
+        if there.type != "file":
+            raise Unreadable(f"{path} is no plain file")
+        return self.probe("read", "--max-bytes", str(limit), str(path), timeout=timeout).data
 
     def write(self, path: PureWindowsPath, data: bytes, *, timeout: float = 30.0) -> None:
         """See :meth:`Guest.write`."""
@@ -120,6 +135,7 @@ class WineGuest:
         self._end_warm_up()
         if self._resident is not None:
             self._resident.close()
+            self._resident = None  # its handles' numbers may be others' by the time this is called again
         for control in self._started:
             control.close()
 

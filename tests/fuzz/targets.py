@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from contextlib import suppress
+from pathlib import PureWindowsPath
+
 from contracts.schema import DbfTable
+from runner.guests.base import GuestNotFound
 from runner.guests.probe import ProbeError, parse
+from runner.guests.qga import WINE, QgaGuest
 from runner.hives import read_hive
+from runner.offline.ntfs.volume import Volume
+from runner.offline.source import Memory
 from tests.fuzz.engine import Outcome, Target, run
+from tests.peers.fake_agent import FakeAgent
+from tests.peers.ntfs import DATA, Tiny, file_name, mapped, record, resealed, resident, root, standard
 from tests.peers.regf import Key, with_checksum, write
 from tests.runner.test_probe_protocol import (
     CONTROL,
@@ -104,6 +115,64 @@ def read_registry(data: bytes) -> None:
     read_hive(data, r"HKLM\SOFTWARE\X")
 
 
+def _reply(data: bytes) -> bytes:
+    return json.dumps({"exited": True, "exitcode": 0, "out-data": base64.b64encode(data).decode()}).encode()
+
+
+AGENT_REPLIES = [
+    _reply(answer("version")),
+    _reply(answer("processes", PROCESS)),
+    b'{"exited": false}',
+    b'{"count": 3, "buf-b64": "YWJj", "eof": true}',
+    b'{"position": 3, "eof": false}',
+    b"1234",
+]
+
+
+def take_reply(data: bytes) -> None:
+    """Gives a guest the same reply to everything that it asks the agent: for a program's end, for a file, for a handle."""
+    try:
+        reply = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Unreadable("no JSON: the channel's own reader refuses it") from None
+    for name in ("guest-exec", "guest-exec-status", "guest-file-open", "guest-file-seek", "guest-file-read"):
+        fake = FakeAgent(script={name: [reply] * 3}, files={"/mnt/c/x": b"abc"})
+        guest = QgaGuest(fake, WINE)
+        with suppress(Unreadable, GuestNotFound):
+            if "exec" in name:
+                guest.probe("version")
+            else:
+                guest.read(PureWindowsPath("C:\\x"), limit=10)
+
+
+VOLUMES = [
+    Tiny({
+        5: root((20, "a.txt"), (21, "b.bin")),
+        20: record(20, standard(), file_name(5, "a.txt"), resident(DATA, b"content"), resident(DATA, b"zone", name="zone")),
+        21: record(21, standard(), file_name(5, "b.bin"), mapped(DATA, [(1, 40), (2, None), (1, 44)], 4000, flags=0x8000)),
+    }).bytes(),
+]  # fmt: skip
+_LOOKED_AT = 48 << 10
+"""Bytes of a volume in a case: boot sector, records, a few clusters."""
+
+
+def read_volume(data: bytes) -> None:
+    """Reads all of a volume: records with sequences that fit, so that more than the first is looked at, and as they are."""
+    for changed in (resealed(data, VOLUMES[0]), data):
+        volume = Volume(Memory(changed.ljust(len(VOLUMES[0]), b"\0")))
+        for found in volume.in_use():
+            if found.extends:
+                continue
+            file = volume.assembled(found)
+            for stream in file.all_streams():
+                stream.read(0, min(stream.size, 1 << 16))
+            for link in file.links:
+                volume.way(link)
+            if file.is_directory:
+                list(volume.entries(file))
+        volume.find(["A.TXT"])
+
+
 def targets() -> list[Target]:
     """All of them."""
     refusals = (Unreadable, ContractFault)
@@ -112,6 +181,8 @@ def targets() -> list[Target]:
         Target("dbf: compare", TABLES, compare_tables, refusals),
         Target("probe output", ANSWERS, read_answer, (ProbeError,)),
         Target("registry hive", HIVES, read_registry, refusals),
+        Target("ntfs: volume", [volume[:_LOOKED_AT] for volume in VOLUMES], read_volume, refusals),
+        Target("agent reply", AGENT_REPLIES, take_reply, refusals),
     ]
 
 

@@ -29,7 +29,7 @@ def sorted_out(*changes: DiskChange) -> BlindSpots:
 
 
 def modified(path: str, **more: object) -> DiskChange:
-    return DiskChange("modified", path, what=frozenset({"data"}), size=1, **more)  # type: ignore[arg-type]
+    return DiskChange("modified", path, what=("data",), size=1, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,23 @@ def test_what_is_not_observed_is_listed(path: str) -> None:
 
 
 def test_the_systems_books_are_counted_apart() -> None:
-    found = sorted_out(modified(r"C:\$MFT", system=True), modified(r"C:\pagefile.sys", system=True))
+    found = sorted_out(modified(r"C:\$MFT", noise="file system"), modified(r"C:\pagefile.sys", noise="file system"))
     assert (found.system, found.files) == (2, [])
 
 
 def test_the_runners_own_files_and_the_times_of_folders_are_left_out() -> None:
-    folder = DiskChange("modified", r"C:\WINDOWS", what=frozenset({"times"}), folder=True)
+    folder = DiskChange("modified", r"C:\WINDOWS", what=("times",), noise="directory", is_directory=True)
     found = sorted_out(modified(r"C:\legacyproof\nonce.txt"), folder)
     assert found == BlindSpots(how="frozen")
 
 
 def test_a_folder_that_was_made_is_listed() -> None:
-    found = sorted_out(DiskChange("created", r"C:\NEU", folder=True))
+    found = sorted_out(DiskChange("created", r"C:\NEU", is_directory=True))
     assert [file.path for file in found.files] == [r"C:\NEU"]
 
 
 def test_a_file_moved_out_of_sight_is_listed_with_where_it_was() -> None:
-    found = sorted_out(DiskChange("renamed", r"C:\TEMP\a.pdf", r"C:\BERICHTE\a.pdf", frozenset({"name"}), 5))
+    found = sorted_out(DiskChange("renamed", r"C:\TEMP\a.pdf", r"C:\BERICHTE\a.pdf", 5, what=("name",)))
     assert [(file.path, file.old_path) for file in found.files] == [(r"C:\TEMP\a.pdf", r"C:\BERICHTE\a.pdf")]
 
 

@@ -120,7 +120,9 @@ def test_two_contracts_with_one_id(call: Call, tmp_path: Path, contract: Path) -
 
 
 def test_an_unknown_agent(call: Call, contract: Path) -> None:
-    assert "unknown agent 'nop'; known: noop, scripted" in refused(call, contract, "--agent", "nop")
+    assert "unknown agent 'nop'; known: command, computer-use, human, legacy-use, noop, scripted" in refused(
+        call, contract, "--agent", "nop"
+    )
 
 
 def test_an_agent_that_is_not_given(call: Call, contract: Path) -> None:

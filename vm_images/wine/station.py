@@ -89,9 +89,15 @@ def _open(request: dict, control: socket.socket) -> None:
         os.close(handle)
 
 
+def _home() -> str:
+    """Where programs start unless told: on drive C, since what lies outside of it has no Windows name."""
+    drive = os.path.join(PREFIX, "drive_c")
+    return drive if os.path.isdir(drive) else PREFIX  # while the drive is being built
+
+
 def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
     try:
-        cwd = _resolve(request["cwd"], make=False) if request.get("cwd") else PREFIX
+        cwd = _resolve(request["cwd"], make=False) if request.get("cwd") else _home()
         process = subprocess.Popen(
             [str(word) for word in request["argv"]],
             stdin=streams[0],

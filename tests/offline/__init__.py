@@ -1,0 +1,1 @@
+"""Reading disks without the machine: images, NTFS, what changed."""
