@@ -267,11 +267,8 @@ def read_windows(guest: Guest) -> WindowsState:
         GuestLost: The machine is gone.
     """
     answer = guest.probe("windows", timeout=15.0)
-    if not answer.header.sees_user_desktop:
-        raise Unreadable(
-            f"the probe ran in session {answer.header.session} on desktop {answer.header.desktop!r} and does not see the "
-            "windows of the user; let it run in the interactive session, logged on and not locked"
-        )
+    if answer.header.blindness is not None:
+        raise Unreadable(answer.header.blindness)
     if not answer.windows:  # a desktop always has some, if only hidden ones: without a display Wine lists none
         raise Unreadable("the probe listed no window at all, not even the desktop's own")
     return WindowsState(

@@ -16,7 +16,10 @@ MAY_IMPORT = {
     "prompts": {"contracts", "prompts"},
     "runner": {"contracts", "prompts", "runner", "validators"},
 }
-OPTIONAL = ("pyodbc", "arrow_odbc", "pypdf", "Registry", "libvirt", "pyVmomi", "winrm")
+OPTIONAL = (
+    "pyodbc", "arrow_odbc", "pypdf", "Registry", "libvirt", "pyVmomi", "winrm", "httpx", "anthropic", "openai", "google.genai",
+    "pytsk3", "pyfsntfs",
+)  # fmt: skip
 
 
 def imported(file: Path) -> set[str]:

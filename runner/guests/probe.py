@@ -32,13 +32,16 @@ __all__ = [
     "ProbeLimits",
     "ProbeResult",
     "ProcessEntry",
+    "RanEntry",
     "RegistryValue",
     "RootEntry",
     "SkippedKey",
+    "SpilledAnswer",
     "StreamEntry",
     "WindowEntry",
     "encode_request",
     "parse",
+    "spilled",
 ]
 
 REQUEST_LINE_LIMIT = 64 * 1024
@@ -105,6 +108,9 @@ class ProbeHeader:
         codepage_oem: The system's OEM code page.
         computer: Computer name.
         user: User name.
+        console_session: The session at the console, ``None`` if none is just now.
+        screen: Whose the screen is, seen from the probe: ``user``, ``service`` (the probe is where no user is), ``locked``,
+            ``secure`` (a prompt for consent), ``locked_or_secure``, ``screen_saver`` or ``other``; ``None`` if it does not say.
     """
 
     version: int
@@ -124,11 +130,47 @@ class ProbeHeader:
     codepage_oem: int
     computer: str | None
     user: str | None
+    console_session: int | None = None
+    screen: str | None = None
 
     @property
     def sees_user_desktop(self) -> bool:
         """Whether windows read here are those on the screen: not a service's session, not behind a lock screen."""
+        if self.screen is not None:
+            return self.screen == "user"
         return self.session != 0 and self.desktop is not None and self.input_desktop == self.desktop
+
+    @property
+    def blindness(self) -> str | None:
+        """Why the probe does not see the windows of the user, and what helps; ``None`` if it does see them."""
+        if self.sees_user_desktop:
+            return None
+        where = f"the probe ran in session {self.session} on desktop {self.desktop!r}"
+        screen = self.screen or ("service" if self.session == 0 else "locked_or_secure")
+        other = (f"the screen shows desktop {self.input_desktop!r}", "see what is there")
+        reason, remedy = _BLINDNESS.get(screen, other)
+        return f"{where} and does not see the windows of the user: {reason}; {remedy}"
+
+
+_UNLOCKED = "have the machine log its user on by itself, and switch off the lock screen and the screen saver's password"
+_BLINDNESS = {
+    "service": (
+        "session 0 is that of services",
+        "have the machine log a user on by itself (autologon) and run the guest agent as LocalSystem, or run the probe in the "
+        "interactive session",
+    ),
+    "locked": ("the screen is locked", _UNLOCKED),
+    "screen_saver": ("a screen saver is on", _UNLOCKED),
+    "secure": (
+        "a secure desktop covers the screen, such as a prompt for consent",
+        "switch the secure desktop off (PromptOnSecureDesktop = 0) or do without the step that asks",
+    ),
+    "locked_or_secure": (
+        "the screen is locked, or a secure desktop covers it",
+        f"{_UNLOCKED}; for prompts for consent switch the secure desktop off (PromptOnSecureDesktop = 0)",
+    ),
+}
+"""By :attr:`ProbeHeader.screen`: the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +369,25 @@ class FaultEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class RanEntry:
+    """A program that the probe ran to its end.
+
+    Attributes:
+        pid: Its process.
+        status: Its exit status, 32 bits without a sign.
+        timed_out: It was ended, with its children, because its time was over.
+        stdout_cut: It wrote more than was kept.
+        stderr_cut: The same for standard error.
+    """
+
+    pid: int
+    status: int
+    timed_out: bool
+    stdout_cut: bool
+    stderr_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeResult:
     """A whole, verified answer. Which members are filled depends on the command; ``faults`` can come with all of them.
 
@@ -346,6 +407,10 @@ class ProbeResult:
     skipped: tuple[SkippedKey, ...] = ()
     faults: tuple[FaultEntry, ...] = ()
     data: bytes = b""
+    ran: RanEntry | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    started: int | None = None
 
 
 # ---- strict access to one JSON object ----------------------------------------------------------------------------------
@@ -500,6 +565,8 @@ def _header(record: _Record) -> ProbeHeader:
         codepage_oem=codepage.integer("oem", 0, _U32),
         computer=record.nullable_text("computer"),
         user=record.nullable_text("user"),
+        console_session=record.optional_integer("console_session", 0, _U32),
+        screen=record.optional_text("screen"),
     )
 
 
@@ -521,6 +588,9 @@ class _Answer:
     skipped: list[SkippedKey] = field(default_factory=list)
     faults: list[FaultEntry] = field(default_factory=list)
     data: bytearray = field(default_factory=bytearray)
+    ran: RanEntry | None = None
+    outputs: dict[str, bytearray] = field(default_factory=lambda: {"stdout": bytearray(), "stderr": bytearray()})
+    started: int | None = None
     seen: set[int | str] = field(default_factory=set)  # paths of the latest root, handles, process ids
     seen_names: set[int | str] = field(default_factory=set)  # of the latest key's values
 
@@ -737,8 +807,40 @@ class _Answer:
             )
         )
 
+    def add_ran(self, record: _Record) -> None:
+        """How a program ended; what it wrote follows."""
+        if self.ran is not None:
+            record.fail("a second end of the program")
+        self.ran = RanEntry(
+            pid=record.integer("pid", 0, _U32),
+            status=record.integer("status", 0, _U32),
+            timed_out=record.flag("timed_out"),
+            stdout_cut=record.flag("stdout_cut"),
+            stderr_cut=record.flag("stderr_cut"),
+        )
+
+    def add_output(self, record: _Record) -> None:
+        """The next piece of what a program wrote."""
+        output = self.outputs.get(record.text("stream"))
+        if output is None or self.ran is None:
+            record.fail("output of no stream, or of no program")
+        if record.integer("offset", 0, _U64) != len(output):
+            record.fail("the offset does not follow the output before it")
+        piece = record.base64("b64")
+        if not piece:
+            record.fail("no output")
+        output += piece
+
+    def add_started(self, record: _Record) -> None:
+        """The process of a program that was started."""
+        if self.started is not None:
+            record.fail("a second program")
+        self.started = record.integer("pid", 0, _U32)
+
     def finish(self, command: str) -> None:
         """The rules that only a whole answer can meet."""
+        if (command == "run" and self.ran is None) or (command == "start" and self.started is None):
+            raise ProbeError("an answer without the program that it is about")
         explained = {fault.root for fault in self.faults}
         if any(root.exists is None and root.root not in explained for root in self.roots):
             raise ProbeError("a root is neither there nor missing, and no fault says why")
@@ -773,6 +875,9 @@ _KINDS: dict[str, dict[str, _Add]] = {
         "error": _Answer.add_fault,
     },
     "version": {},
+    "run": {"ran": _Answer.add_ran, "output": _Answer.add_output},
+    "start": {"started": _Answer.add_started},
+    "put": {"file": _Answer.add_hashed, "error": _Answer.add_fault},
     "?": {},
 }
 """Which records a command may answer with; anything else is contradictory."""
@@ -885,7 +990,38 @@ def parse(data: bytes, *, expect_id: str | None, limits: ProbeLimits | None = No
         skipped=tuple(answer.skipped),
         faults=tuple(answer.faults),
         data=bytes(answer.data),
+        ran=answer.ran,
+        stdout=bytes(answer.outputs["stdout"]),
+        stderr=bytes(answer.outputs["stderr"]),
+        started=answer.started,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledAnswer:
+    """Where a probe left an answer that was too large for the way back: path as asked for, bytes, SHA-256 in hex."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+def spilled(data: bytes, limits: ProbeLimits | None = None) -> SpilledAnswer | None:
+    """What ``lpprobe ask FILE`` wrote in the answer's place, or ``None`` if it is something else.
+
+    Raises:
+        ProbeError: It is damaged, or tells of more than the limits allow.
+    """
+    if not data.startswith(b'{"r":"spilled",'):
+        return None
+    limits = limits or ProbeLimits()
+    if not data.endswith(b"\n") or len(data) > limits.line_bytes:
+        raise ProbeError("the note of a spilled answer is cut")
+    record = _decode_line(data[:-1], "spilled")
+    digest = record.sha256("sha256")
+    if digest is None:
+        record.fail("no hash")
+    return SpilledAnswer(record.text("path"), record.integer("bytes", 0, limits.total_bytes), digest)
 
 
 # ---- talking to a resident probe ---------------------------------------------------------------------------------------

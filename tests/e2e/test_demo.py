@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 from runner.machines.base import home
-from runner.machines.wine import WineCheckpoint, _processes_of
+from runner.machines.folders import processes_of
+from runner.machines.wine import WineCheckpoint
 from runner.store import Campaign
 from validators.snapshot import compare
 
@@ -129,4 +130,4 @@ def test_the_report_opens_from_disk_without_network(demo: tuple[Path, list[dict[
 
 def test_nothing_of_the_machines_is_left(demo: tuple[Path, list[dict[str, Any]]]) -> None:
     assert list((home() / "machines").iterdir()) == []
-    assert _processes_of(home() / "machines") == []
+    assert processes_of(home() / "machines") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -93,6 +94,16 @@ class Machine:
         )
         self.started.append(process)
         return process
+
+    def states(self) -> list[str]:
+        """The programs of this prefix as the kernel sees them: what runs, sleeps or is stopped."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if f"WINEPREFIX={self.prefix}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    name = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+                    found.append(f"{name} {(folder / 'stat').read_text().rpartition(')')[2].split()[0]}")
+        return found
 
     def stop(self) -> None:
         """Ends what was started, by its ids, and then this prefix's server."""
@@ -186,17 +197,21 @@ def filetime(path: Path) -> int:
 
 # What Windows XP SP2 has (XP x64 for the 64-bit build), of what the probe and mingw's start-up code use.
 XP = {
-    "ADVAPI32.dll": """GetUserNameW RegCloseKey RegEnumKeyExW RegEnumValueW RegOpenKeyExW RegQueryInfoKeyW""",
-    "KERNEL32.dll": """CloseHandle CompareFileTime CreateEventW CreateFileW CreateThread CreateToolhelp32Snapshot
-        DeleteCriticalSection EnterCriticalSection FindClose FindFirstFileW FindNextFileW FormatMessageW FreeLibrary GetACP
-        GetComputerNameW GetCurrentProcessId GetCurrentThreadId GetFileAttributesExW GetFileAttributesW GetFileSizeEx
-        GetFileTime GetFullPathNameW GetLastError GetModuleHandleA GetModuleHandleW GetNativeSystemInfo GetOEMCP
-        GetProcAddress GetProcessTimes GetStartupInfoW GetStdHandle GetSystemTimeAsFileTime GetTickCount
-        GetTimeZoneInformation GetVersionExW GetVolumeInformationW GetVolumePathNameW InitializeCriticalSection
-        LeaveCriticalSection LoadLibraryA LoadLibraryW OpenProcess Process32FirstW Process32NextW ProcessIdToSessionId
-        QueryPerformanceCounter QueryPerformanceFrequency ReadFile SetErrorMode SetEvent SetLastError
-        SetUnhandledExceptionFilter Sleep TlsGetValue VirtualProtect VirtualQuery WaitForSingleObject WriteFile
-        lstrcmpW lstrcmpiW lstrcpyW lstrcpynW lstrlenW""",
+    "ADVAPI32.dll": """CreateProcessAsUserW DuplicateTokenEx GetTokenInformation GetUserNameW RegCloseKey RegEnumKeyExW
+        RegEnumValueW RegOpenKeyExW RegQueryInfoKeyW""",
+    "KERNEL32.dll": """AssignProcessToJobObject CancelIo CloseHandle CompareFileTime ConnectNamedPipe CreateDirectoryW
+        CreateEventW CreateFileW CreateJobObjectW CreateNamedPipeW CreatePipe CreateProcessW CreateThread
+        CreateToolhelp32Snapshot DeleteCriticalSection DeleteFileW EnterCriticalSection FindClose FindFirstFileW FindNextFileW
+        FlushFileBuffers FormatMessageW FreeLibrary GetACP GetComputerNameW GetCurrentProcessId GetCurrentThreadId
+        GetExitCodeProcess GetFileAttributesExW GetFileAttributesW GetFileSizeEx GetFileTime GetFullPathNameW GetLastError
+        GetModuleFileNameW GetModuleHandleA GetModuleHandleW GetNativeSystemInfo GetOEMCP GetOverlappedResult GetProcAddress
+        GetProcessTimes GetStartupInfoW GetStdHandle GetSystemTimeAsFileTime GetTickCount GetTimeZoneInformation
+        GetVersionExW GetVolumeInformationW GetVolumePathNameW InitializeCriticalSection LeaveCriticalSection LoadLibraryA
+        LoadLibraryW LocalFree MoveFileExW OpenProcess Process32FirstW Process32NextW ProcessIdToSessionId
+        QueryPerformanceCounter QueryPerformanceFrequency ReadFile ResumeThread SetEndOfFile SetErrorMode SetEvent
+        SetFilePointerEx SetHandleInformation SetInformationJobObject SetLastError SetUnhandledExceptionFilter Sleep
+        TerminateJobObject TerminateProcess TlsGetValue VirtualProtect VirtualQuery WTSGetActiveConsoleSessionId
+        WaitForMultipleObjects WaitForSingleObject WriteFile lstrcmpW lstrcmpiW lstrcpyW lstrcpynW lstrlenW""",
     "USER32.dll": """CharLowerW CloseDesktop CreateWindowExW DefWindowProcW DispatchMessageW EnumChildWindows EnumWindows
         GetAncestor GetClassNameW GetDesktopWindow GetDlgCtrlID GetForegroundWindow GetGUIThreadInfo GetMessageW
         GetProcessWindowStation GetThreadDesktop GetUserObjectInformationW GetWindow GetWindowLongW GetWindowRect
@@ -479,14 +494,31 @@ def wait_ready(process: subprocess.Popen[bytes]) -> None:
     assert process.stdout.readline() == b"ready\n"
 
 
-def wait_for(resident: Resident, fits: Callable[[WindowEntry], bool], *options: str) -> WindowEntry:
-    deadline = time.monotonic() + 30
+def show(
+    machine: Machine, resident: Resident, program: str, argument: str, fits: Callable[[WindowEntry], bool]
+) -> tuple[subprocess.Popen[bytes], WindowEntry]:
+    """Starts a program, again if it ended without a window, and waits for its window.
+
+    The program is named by its whole path: `wine notepad` would be `start.exe`, which starts Notepad and is no more
+    told what becomes of it.
+    """
+    deadline = time.monotonic() + 90
+    ended: list[int] = []
+    process = machine.start(program, argument)
     while time.monotonic() < deadline:
-        for window in resident.ask("windows", "--children", *options).windows:
+        for window in resident.ask("windows", "--children").windows:
             if fits(window):
-                return window
+                return process, window
+        if (status := process.poll()) is not None and len(ended) < 3:
+            ended.append(status)
+            process = machine.start(program, argument)
         time.sleep(0.1)
-    raise AssertionError("the window did not appear")
+    end(process)
+    windows = [(window.exe, window.class_name, window.title) for window in resident.ask("windows").windows]
+    raise AssertionError(
+        f"{program} showed no window; it had ended with {ended}; programs: {machine.states()}; windows: {windows}; load: "
+        f"{os.getloadavg()}. Windows wait for the desktop's explorer.exe: is it there, and not stopped (state T or D)?"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -499,9 +531,14 @@ def specimen(machine: Machine) -> Iterator[None]:
 
 def test_notepad_and_its_text(machine: Machine, resident: Resident) -> None:
     (machine.drive / "notiz.txt").write_text("Guten Tag, Welt", encoding="ascii")
-    notepad = machine.start("notepad", r"C:\notiz.txt")
+    notepad, window = show(
+        machine,
+        resident,
+        r"C:\windows\system32\notepad.exe",
+        r"C:\notiz.txt",
+        lambda window: window.class_name == "Notepad" and window.title.startswith("notiz"),
+    )
     try:
-        window = wait_for(resident, lambda window: window.class_name == "Notepad" and window.title.startswith("notiz"))
         assert (window.exe, window.visible, window.hung, window.owner) == ("notepad.exe", True, False, 0)
         assert window.path == r"C:\windows\system32\notepad.exe"
         (edit,) = [control for control in window.controls if control.class_name == "Edit"]

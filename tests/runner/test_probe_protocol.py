@@ -143,6 +143,13 @@ def read_file(data: bytes) -> Record:
     return FILE | {"path": r"C:\X", "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+RAN: Record = {"r": "ran", "pid": 8, "status": 7, "timed_out": False, "stdout_cut": False, "stderr_cut": True}
+
+
+def output(stream: str, offset: int, data: bytes) -> Record:
+    return {"r": "output", "stream": stream, "offset": offset, "b64": base64.b64encode(data).decode()}
+
+
 SAMPLES = {
     "files": answer(
         "files",
@@ -164,6 +171,9 @@ SAMPLES = {
     "read": answer("read", piece(0, b"abc"), piece(3, b"d"), read_file(b"abcd")),
     "hash": answer("hash", read_file(b""), FAULT | {"root": 1}),
     "version": answer("version"),
+    "run": answer("run", RAN, output("stdout", 0, b"ab"), output("stdout", 2, b"\x84"), output("stderr", 0, b"oh")),
+    "start": answer("start", {"r": "started", "pid": 9}),
+    "put": answer("put", read_file(b"abc")),
 }
 
 

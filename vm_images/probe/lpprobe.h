@@ -1,6 +1,7 @@
 /*
- * lpprobe: reads the state of a Windows machine and writes it as JSON lines. It never writes anything but its
- * standard output. README.md beside this file is the normative description of commands, records and bounds.
+ * lpprobe: reads the state of a Windows machine and writes it as JSON lines. Its reading commands write nothing but
+ * the answer; `run`, `start` and `put` act. README.md beside this file is the normative description of commands,
+ * records and bounds.
  *
  * Everything newer than Windows XP SP2 is looked up at run time; only msvcrt, kernel32, user32 and advapi32 are
  * imported, so one file runs from XP to 11 with nothing to install.
@@ -22,6 +23,8 @@
 #define FAULT_USAGE 0x20000003u     /* the request itself is wrong */
 #define FAULT_NOT_A_FILE 0x20000004u
 #define FAULT_ENCODING 0x20000005u  /* a line of a list is not UTF-8 */
+#define FAULT_SESSION 0x20000006u   /* it needs the user's session, and that was not to be had */
+#define FAULT_RESULT_LOST 0x20000007u /* begun with this token before, by a probe that did not live to tell */
 
 #define MAX_PATH_CHARS 32766u       /* the longest path that \\?\ reaches */
 #define MAX_LINE_BYTES 65536u       /* a request line of `serve` */
@@ -48,6 +51,11 @@ typedef enum { STATUS_OK_, STATUS_TRUNCATED, STATUS_ERROR, STATUS_USAGE } Status
 typedef struct {
     HANDLE to;
     BOOL broken;            /* nobody reads any more */
+    const WCHAR *spill;     /* where an answer goes that grows beyond SPILL_BYTES; NULL: nowhere */
+    char *held;             /* the answer as long as it is small enough */
+    size_t held_bytes;
+    Sha256 spilt;
+    uint64_t spilt_bytes;
     char *line;             /* the record being built */
     size_t used, room;
     BOOL first;             /* no member written yet: the next one needs no comma */
@@ -67,6 +75,9 @@ BOOL out_init(Out *out, HANDLE to);
 void out_begin(Out *out);                                   /* resets the counters for one answer */
 void out_header_done(Out *out);                             /* writes the record as header: counted nowhere */
 void out_end(Out *out, const WCHAR *id);                    /* writes the end record and flushes */
+void out_pass(Out *out, const char *data, size_t size);     /* another probe's answer, as it is */
+BOOL out_spill_to(Out *out, const WCHAR *path);             /* before the answer begins */
+void out_spill_done(Out *out);                              /* after its end: sends what is held, or tells where it lies */
 BOOL out_stopped(const Out *out);                           /* no further record will be written */
 void out_stop(Out *out, Status status, DWORD code, const WCHAR *message); /* the first reason wins */
 
@@ -81,6 +92,7 @@ void rec_text(Out *out, const char *name, const WCHAR *value); /* NULL is null *
 void rec_text_n(Out *out, const char *name, const WCHAR *value, size_t length);
 void rec_base64(Out *out, const char *name, const void *data, size_t size);
 void rec_time(Out *out, const char *name, const FILETIME *time);
+void rec_strings(Out *out, int count, WCHAR **texts);       /* a line that is a list of strings, not a record */
 void rec_rect(Out *out, const char *name, const RECT *rect);
 void rec_open(Out *out, const char *name, char bracket);    /* '[' or '{' as the value; name NULL within a list */
 void rec_close(Out *out, char bracket);
@@ -106,14 +118,19 @@ typedef struct {
     const WCHAR *command;
     const WCHAR *id;
     BOOL hash, streams, exact, listing, children;
-    uint64_t max_entries, max_depth, max_bytes, max_read, max_windows, timeout_ms, view;
-    const WCHAR *list;
+    uint64_t max_entries, max_depth, max_bytes, max_read, max_windows, timeout_ms, view, limit, wait_ms;
+    const WCHAR *list, *session, *token, *cwd, *sha256;
     int argc;
     WCHAR **argv;           /* what is left: roots, paths, keys */
     BOOL resident;          /* under `serve`: standard input is not for the command */
 } Request;
 
 void header_fields(Out *out);                               /* system.c */
+void header_session(Out *out, const WCHAR *desktop, const WCHAR *input_desktop); /* session.c */
+const char *screen_state(const WCHAR *desktop, const WCHAR *input_desktop);
+BOOL in_service_session(void);
+/* Has the request answered by a probe in the user's session. FALSE: it was not, and `out` is stopped with the reason. */
+BOOL relay_request(Out *out, int argc, WCHAR **argv, BOOL elevated, DWORD most_ms, Status *status);
 WCHAR *process_path(DWORD pid);                             /* allocated; NULL if it cannot be learned */
 BOOL process_name(DWORD pid, WCHAR *name, size_t room);     /* by Toolhelp, needs no right to open the process */
 
@@ -123,5 +140,8 @@ void run_hash(Out *out, const Request *request);
 void run_read(Out *out, const Request *request);
 void run_registry(Out *out, const Request *request);
 void run_windows(Out *out, const Request *request);
+void run_run(Out *out, const Request *request);
+void run_start(Out *out, const Request *request);
+void run_put(Out *out, const Request *request);
 
 #endif

@@ -11,7 +11,20 @@ int _dowildcard = 0;
 
 /* ---- requests -------------------------------------------------------------------------------------------------- */
 
-enum { FILES = 1, HASH = 2, READ = 4, REGISTRY = 8, WINDOWS = 16, PROCESSES = 32, VERSION = 64, ALL = 127 };
+enum {
+    FILES = 1,
+    HASH = 2,
+    READ = 4,
+    REGISTRY = 8,
+    WINDOWS = 16,
+    PROCESSES = 32,
+    VERSION = 64,
+    RUN = 128,
+    START = 256,
+    PUT = 512,
+    ALL = 1023,
+    AT_THE_DESKTOP = REGISTRY | WINDOWS | RUN | START /* what session 0 may have to leave to the user's session */
+};
 
 static void run_version(Out *out, const Request *request)
 {
@@ -31,6 +44,9 @@ static const struct {
     {L"windows", "windows", WINDOWS, 0, 0, run_windows},
     {L"processes", "processes", PROCESSES, 0, 0, run_processes},
     {L"version", "version", VERSION, 0, 0, run_version},
+    {L"run", "run", RUN, 1, MAX_ARGUMENTS, run_run},
+    {L"start", "start", START, 1, MAX_ARGUMENTS, run_start},
+    {L"put", "put", PUT, 2, 2, run_put},
 };
 
 typedef enum { FLAG, NUMBER, TEXT } OptionKind;
@@ -56,6 +72,12 @@ static const struct {
     {L"--timeout-ms", WINDOWS, NUMBER, offsetof(Request, timeout_ms), 1, 10000},
     {L"--view", REGISTRY, NUMBER, offsetof(Request, view), 32, 64},
     {L"--list", HASH, TEXT, offsetof(Request, list), 0, 0},
+    {L"--in-session", AT_THE_DESKTOP, TEXT, offsetof(Request, session), 0, 0},
+    {L"--token", RUN | START, TEXT, offsetof(Request, token), 0, 0},
+    {L"--cwd", RUN | START, TEXT, offsetof(Request, cwd), 0, 0},
+    {L"--limit", RUN, NUMBER, offsetof(Request, limit), 0, 16 * 1024 * 1024},
+    {L"--wait-ms", RUN, NUMBER, offsetof(Request, wait_ms), 1, 24 * 3600 * 1000},
+    {L"--sha256", PUT, TEXT, offsetof(Request, sha256), 0, 0},
 };
 
 static int command_of(const WCHAR *name)
@@ -121,6 +143,8 @@ static const WCHAR *parse_request(Request *request, int command, int argc, WCHAR
         return L"standard input is the request channel";
     if (COMMANDS[command].mask == HASH && !request->list && !request->argc)
         return L"no paths";
+    if (request->session && lstrcmpW(request->session, L"here") != 0 && lstrcmpW(request->session, L"user") != 0)
+        return L"--in-session is here or user";
     if (request->view && request->view != 32 && request->view != 64)
         return L"the view is 32 or 64";
     return NULL;
@@ -164,6 +188,65 @@ static void run_command(int command, Out *out, const Request *request)
         revert(old);
 }
 
+static BOOL is_of_the_user(const WCHAR *key)
+{
+    static const WCHAR *const hives[] = {L"HKCU", L"HKEY_CURRENT_USER", L"HKCR", L"HKEY_CLASSES_ROOT"};
+
+    for (size_t i = 0; i < ARRAYSIZE(hives); i++) {
+        size_t length = (size_t)lstrlenW(hives[i]);
+        if (_wcsnicmp(key, hives[i], length) == 0 && (!key[length] || key[length] == L'\\'))
+            return TRUE;
+    }
+    return FALSE;
+}
+
+/* Whether the request is for the user's session, and we are not in it. */
+static BOOL belongs_elsewhere(int command, const Request *request)
+{
+    int mask = COMMANDS[command].mask;
+    BOOL needs = (mask & (WINDOWS | RUN | START)) != 0;
+
+    for (int i = 0; mask == REGISTRY && i < request->argc; i++)
+        needs = needs || is_of_the_user(request->argv[i]);
+    if (!(mask & AT_THE_DESKTOP) || (request->session && lstrcmpW(request->session, L"here") == 0))
+        return FALSE;
+    return request->session ? TRUE : needs && in_service_session();
+}
+
+/*
+ * The same request to a probe in the user's session, with the mark that it is to stay there. What reads and `run`,
+ * which is for set-up, have an administrator's full rights; a program that is started has those it would have by a click.
+ */
+static BOOL relay(int command, Out *out, const Request *request, int argc, WCHAR **argv, Status *status)
+{
+    int mask = COMMANDS[command].mask;
+    DWORD most_ms = mask == RUN ? (DWORD)request->wait_ms + 30000 : mask == REGISTRY ? 120000 : 45000;
+    WCHAR **there = malloc((size_t)(argc + 2) * sizeof *there);
+    BOOL done;
+    int count = 0;
+
+    if (!there) {
+        out_stop(out, STATUS_ERROR, ERROR_NOT_ENOUGH_MEMORY, NULL);
+        return FALSE;
+    }
+    there[count++] = argv[0];
+    there[count++] = L"--in-session";
+    there[count++] = L"here";
+    for (int i = 1; i < argc; i++) {
+        if (lstrcmpW(argv[i], L"--") == 0) { /* no options of ours any more */
+            while (i < argc)
+                there[count++] = argv[i++];
+        } else if (lstrcmpW(argv[i], L"--in-session") == 0) {
+            i++;
+        } else {
+            there[count++] = argv[i];
+        }
+    }
+    done = relay_request(out, count, there, mask != START, most_ms, status);
+    free(there);
+    return done;
+}
+
 /* Answers one request, right or wrong, with a header, its records and an end. */
 static Status answer(Out *out, int argc, WCHAR **argv, BOOL resident)
 {
@@ -175,21 +258,29 @@ static Status answer(Out *out, int argc, WCHAR **argv, BOOL resident)
         .max_read = 16 * GIB,
         .max_windows = 2000,
         .timeout_ms = 250,
+        .limit = 1024 * 1024,
+        .wait_ms = 60000,
+        .token = L"",
         .resident = resident,
     };
+    Status relayed;
     int command = argc ? command_of(argv[0]) : -1;
     WCHAR **rest = malloc((size_t)(argc + 1) * sizeof *rest);
     const WCHAR *id = find_id(argc, argv), *wrong;
 
     out_begin(out);
-    write_header(out, command < 0 ? "?" : COMMANDS[command].shown, id);
     if (!rest) {
         out_stop(out, STATUS_ERROR, ERROR_NOT_ENOUGH_MEMORY, NULL);
     } else if (command < 0) {
         out_stop(out, STATUS_USAGE, FAULT_USAGE, L"unknown command");
     } else if ((wrong = parse_request(&request, command, argc, argv, rest))) {
         out_stop(out, STATUS_USAGE, FAULT_USAGE, wrong);
-    } else {
+    } else if (belongs_elsewhere(command, &request) && relay(command, out, &request, argc, argv, &relayed)) {
+        free(rest);
+        return relayed;
+    }
+    write_header(out, command < 0 ? "?" : COMMANDS[command].shown, id);
+    if (out->status == STATUS_OK_) {
         out->max_count = request.max_entries;
         out->max_bytes = request.max_bytes;
         if (COMMANDS[command].mask == READ) { /* there the bound is on content, and base64 needs its third more */
@@ -366,6 +457,41 @@ static int serve(Out *out)
     return out->broken;
 }
 
+/* One request from `input`, answered: for those who can give a program input but no arguments that they trust. */
+static Status ask(Out *out, HANDLE input, BOOL resident)
+{
+    char *line = malloc(MAX_LINE_BYTES);
+    WCHAR *arena = malloc(2 * MAX_LINE_BYTES * sizeof *arena), **argv = malloc(MAX_ARGUMENTS * sizeof *argv);
+    size_t used = 0;
+    DWORD got;
+
+    if (!line || !arena || !argv)
+        return STATUS_ERROR;
+    while (used < MAX_LINE_BYTES && !memchr(line, '\n', used) &&
+           ReadFile(input, line + used, (DWORD)(MAX_LINE_BYTES - used), &got, NULL) && got)
+        used += got;
+    const char *newline = memchr(line, '\n', used);
+    int argc = newline ? json_arguments(line, (size_t)(newline - line), arena, argv) : -1;
+    if (argc >= 0)
+        return answer(out, argc, argv, resident);
+    answer_wrong(out, newline ? L"the request is not a JSON array of strings" : L"no request of one line and at most 64 KiB");
+    return STATUS_USAGE;
+}
+
+/* At the other end of another probe's pipe, in the user's session. */
+static Status attach(Out *out, const WCHAR *name)
+{
+    HANDLE pipe = CreateFileW(name, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                              SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
+
+    if (pipe == INVALID_HANDLE_VALUE)
+        return STATUS_ERROR;
+    out->to = pipe;
+    Status status = ask(out, pipe, TRUE);
+    FlushFileBuffers(pipe); /* until it has been read: what is unread goes with the pipe */
+    return status;
+}
+
 int wmain(int argc, WCHAR **argv)
 {
     static const int exit_codes[] = {0, 3, 1, 2};
@@ -377,6 +503,17 @@ int wmain(int argc, WCHAR **argv)
         return 1;
     if (argc == 2 && lstrcmpW(argv[1], L"serve") == 0)
         return serve(&out);
-    Status status = answer(&out, argc - 1, argv + 1, FALSE);
+    Status status;
+    if (argc == 3 && lstrcmpW(argv[1], L"attach") == 0) {
+        status = attach(&out, argv[2]);
+    } else if (argc >= 2 && argc <= 3 && lstrcmpW(argv[1], L"ask") == 0) {
+        if (argc == 3 && !out_spill_to(&out, argv[2]))
+            return 1;
+        status = ask(&out, GetStdHandle(STD_INPUT_HANDLE), TRUE);
+        if (argc == 3)
+            out_spill_done(&out);
+    } else {
+        status = answer(&out, argc - 1, argv + 1, FALSE);
+    }
     return out.broken ? 1 : exit_codes[status];
 }

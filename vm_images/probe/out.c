@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define BUFFER_BYTES 65536u
+#define SPILL_BYTES (1u << 20) /* what one reply of a guest agent carries with ease, in base64 twice over */
 
 BOOL out_init(Out *out, HANDLE to)
 {
@@ -16,7 +17,7 @@ BOOL out_init(Out *out, HANDLE to)
     return out->line && out->buffer;
 }
 
-static void write_all(Out *out, const char *data, size_t size)
+static void write_through(Out *out, const char *data, size_t size)
 {
     while (size && !out->broken) {
         DWORD part = size > 1u << 20 ? 1u << 20 : (DWORD)size, done = 0;
@@ -25,6 +26,72 @@ static void write_all(Out *out, const char *data, size_t size)
             out->broken = TRUE;
         data += done, size -= done;
     }
+}
+
+/* Opens the spill file and moves there what is held: the answer is too large for the way back. */
+static void begin_spill(Out *out)
+{
+    out->to = CreateFileW(out->spill, GENERIC_WRITE, FILE_SHARE_READ, NULL, CREATE_ALWAYS, FILE_ATTRIBUTE_NORMAL, NULL);
+    if (out->to == INVALID_HANDLE_VALUE)
+        out->broken = TRUE;
+    char *held = out->held;
+    out->held = NULL;
+    sha256_update(&out->spilt, held, out->held_bytes);
+    out->spilt_bytes = out->held_bytes;
+    write_through(out, held, out->held_bytes);
+    free(held);
+}
+
+static void write_all(Out *out, const char *data, size_t size)
+{
+    if (out->held && out->held_bytes + size <= SPILL_BYTES) {
+        memcpy(out->held + out->held_bytes, data, size);
+        out->held_bytes += size;
+        return;
+    }
+    if (out->held)
+        begin_spill(out);
+    if (out->spill) {
+        sha256_update(&out->spilt, data, size);
+        out->spilt_bytes += size;
+    }
+    write_through(out, data, size);
+}
+
+BOOL out_spill_to(Out *out, const WCHAR *path)
+{
+    out->spill = path;
+    sha256_init(&out->spilt);
+    out->held = malloc(SPILL_BYTES);
+    return out->held != NULL;
+}
+
+void out_spill_done(Out *out)
+{
+    char hex[65];
+
+    if (out->held) {
+        out->spill = NULL;
+        char *held = out->held;
+        out->held = NULL;
+        write_through(out, held, out->held_bytes);
+        free(held);
+        return;
+    }
+    if (!FlushFileBuffers(out->to) || out->broken) {
+        out->broken = TRUE;
+        return;
+    }
+    CloseHandle(out->to);
+    out->to = GetStdHandle(STD_OUTPUT_HANDLE);
+    sha256_hex(&out->spilt, hex);
+    rec_begin(out, "spilled");
+    rec_text(out, "path", out->spill);
+    rec_uint(out, "bytes", out->spilt_bytes);
+    rec_ascii(out, "sha256", hex);
+    rec_close(out, '}');
+    write_through(out, out->line, out->used);
+    write_through(out, "\n", 1);
 }
 
 static void flush(Out *out)
@@ -43,6 +110,11 @@ static void send_line(Out *out)
     }
     memcpy(out->buffer + out->waiting, out->line, out->used);
     out->waiting += out->used;
+}
+
+void out_pass(Out *out, const char *data, size_t size)
+{
+    write_all(out, data, size);
 }
 
 void out_begin(Out *out)
@@ -250,6 +322,17 @@ void rec_base64(Out *out, const char *name, const void *data, size_t size)
 void rec_time(Out *out, const char *name, const FILETIME *time)
 {
     rec_uint(out, name, filetime(time));
+}
+
+void rec_strings(Out *out, int count, WCHAR **texts)
+{
+    out->used = 0;
+    out->lost = FALSE;
+    out->first = TRUE;
+    put(out, "[", 1);
+    for (int i = 0; i < count; i++)
+        rec_text_n(out, NULL, texts[i], (size_t)lstrlenW(texts[i]));
+    put(out, "]\n", 2);
 }
 
 void rec_rect(Out *out, const char *name, const RECT *rect)

@@ -11,15 +11,14 @@
 #define BUILD_ARCH "i686"
 #endif
 
-static void object_name(Out *out, const char *name, HANDLE object)
+/* Into `text`, which has room for 256; NULL if there is none. */
+static const WCHAR *object_name(Out *out, const char *name, HANDLE object, WCHAR *text)
 {
-    WCHAR text[256];
     DWORD needed;
+    BOOL known = object && GetUserObjectInformationW(object, UOI_NAME, text, 256 * sizeof *text, &needed);
 
-    if (object && GetUserObjectInformationW(object, UOI_NAME, text, sizeof text, &needed))
-        rec_text(out, name, text);
-    else
-        rec_null(out, name);
+    rec_text(out, name, known ? text : NULL);
+    return known ? text : NULL;
 }
 
 static void os_version(Out *out)
@@ -58,7 +57,8 @@ void header_fields(Out *out)
     TIME_ZONE_INFORMATION zone;
     FILETIME now;
     DWORD session = 0, size, kind;
-    WCHAR text[257];
+    WCHAR text[257], other[257];
+    const WCHAR *desktop, *input_desktop;
 
     rec_uint(out, "pid", GetCurrentProcessId());
     GetSystemTimeAsFileTime(&now);
@@ -71,13 +71,14 @@ void header_fields(Out *out)
         rec_uint(out, "session", session);
     else
         rec_null(out, "session");
-    object_name(out, "winsta", GetProcessWindowStation());
-    object_name(out, "desktop", GetThreadDesktop(GetCurrentThreadId()));
+    object_name(out, "winsta", GetProcessWindowStation(), text);
+    desktop = object_name(out, "desktop", GetThreadDesktop(GetCurrentThreadId()), text);
     /* Another desktop than ours, or none to be opened: the secure desktop, a lock screen, a screen saver. */
     HDESK input = OpenInputDesktop(0, FALSE, DESKTOP_READOBJECTS);
-    object_name(out, "input_desktop", input);
+    input_desktop = object_name(out, "input_desktop", input, other);
     if (input)
         CloseDesktop(input);
+    header_session(out, desktop, input_desktop);
     os_version(out);
     rec_ascii(out, "arch", BUILD_ARCH);
     rec_ascii(out, "os_arch", os_arch());

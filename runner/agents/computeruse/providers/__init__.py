@@ -1,0 +1,1 @@
+"""The vendors' interfaces, each through its own SDK, loaded only when it is used."""

@@ -1,0 +1,240 @@
+"""A stand-in for libvirt and for the system inside its machines, both in memory.
+
+It proves what the provider makes of libvirt's answers and of a guest's: what it starts, cleans up and tells when something is
+refused, late, taken or broken. Disks are real qcow2 files, checked by the real code; checkpoints are really kept and sealed. It does
+not prove that libvirt, QEMU or a guest behave so: the tests marked ``vm`` do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PureWindowsPath
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from runner.guests.base import GuestLost
+from runner.guests.probe import ProbeResult
+from runner.machines import libvirt
+from runner.machines.base import home
+from runner.machines.images import Image, find_image
+from runner.machines.libvirt import LibvirtCheckpoint, LibvirtProvider
+from runner.machines.virt import checkpoints, disk_state
+from runner.machines.virt.blueprint import Blueprint
+from runner.machines.virt.domain_xml import read_tag
+from runner.machines.virt.hypervisor import EMBED, HypervisorError
+from runner.machines.virt.running import RunningDomain
+from tests.peers.fake_guest import HEADER, FakeGuest
+
+CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='8'/>
+<os supported='yes'><enum name='firmware'>{firmware}</enum></os>
+<devices><graphics supported='yes'><enum name='type'><value>vnc</value></enum></graphics>
+<tpm supported='{tpm}'><enum name='backendModel'><value>emulator</value></enum></tpm></devices></domainCapabilities>"""
+_FILETIME_EPOCH = 11_644_473_600
+
+
+@dataclass
+class FakeHypervisor:
+    """Domains in memory (see :class:`runner.machines.virt.hypervisor.Hypervisor`).
+
+    Attributes:
+        domains: The state of each domain, by its name.
+        xml: What each was made from.
+        on_call: Called with the call and its arguments before it is carried out; may raise.
+        calls: Every call.
+        uefi: Whether the host has UEFI firmware.
+        tpm: Whether it can emulate a TPM.
+    """
+
+    uri: str = EMBED
+    embedded: bool = True
+    domains: dict[str, str] = field(default_factory=dict)
+    xml: dict[str, str] = field(default_factory=dict)
+    on_call: Callable[[str, dict[str, Any]], None] = lambda _call, _arguments: None
+    calls: list[str] = field(default_factory=list)
+    uefi: bool = False
+    tpm: bool = False
+    about: dict[str, Any] = field(default_factory=lambda: {"libvirt": 9_000_000, "qemu": 7_002_022, "host": "fake"})
+
+    def call(self, call: str, /, *, timeout: float, again: bool = False, **arguments: Any) -> Any:
+        """See :meth:`Hypervisor.call`."""
+        self.calls.append(call)
+        self.on_call(call, arguments)
+        name = str(arguments.get("name", ""))
+        match call:
+            case "capabilities":
+                firmware = "<value>efi</value>" if self.uefi else ""
+                return CAPABILITIES.format(firmware=firmware, tpm="yes" if self.tpm else "no")
+            case "create":
+                return self._create(arguments["xml"], paused=arguments["paused"])
+            case "destroy":
+                return self.domains.pop(name, None) is not None
+            case "state":
+                return self.domains.get(name, "gone")
+            case "tagged":
+                tags = {name: read_tag(xml) for name, xml in self.xml.items() if name in self.domains}
+                return [{**tag, "name": name, "uuid": ""} for name, tag in tags.items() if tag is not None]
+        if name not in self.domains:
+            raise HypervisorError("no_domain", f"Domain not found: {name}")
+        match call:
+            case "suspend":
+                self.domains[name] = "paused"
+            case "resume":
+                self.domains[name] = "running"
+            case "shutdown":
+                del self.domains[name]
+            case "save_memory":
+                Path(arguments["path"]).write_bytes(b"devices")
+            case "load_memory":
+                assert Path(arguments["path"]).read_bytes() == b"devices"
+            case _:
+                raise AssertionError(f"the fake does not know {call}")
+        return None
+
+    def _create(self, xml: str, *, paused: bool) -> dict[str, Any]:
+        root = ElementTree.fromstring(xml)
+        name = root.findtext("name", "")
+        if name in self.domains:
+            raise HypervisorError("operation", f"operation failed: domain '{name}' already exists with uuid 1")
+        for disk in root.findall("./devices/disk/source"):
+            assert Path(disk.get("file", "")).is_file()
+        self.domains[name] = "paused" if paused else "running"
+        self.xml[name] = xml
+        return {"uuid": root.findtext("uuid"), "pid": 0}
+
+
+class FakeVmGuest(FakeGuest):
+    """A guest with an agent and a clock.
+
+    Attributes:
+        offset: Guest clock minus host clock, in seconds.
+        settable: Whether setting the clock has an effect.
+        answers: Whether the agent answers.
+        frozen: Whether the file systems are.
+    """
+
+    offset = 0.0
+    settable = True
+    answers = True
+    frozen = False
+
+    def ping(self, *, timeout: float = 5.0) -> None:
+        """See :meth:`runner.guests.qga.QgaGuest.ping`."""
+        if not self.answers:
+            raise GuestLost("the guest agent does not answer")
+
+    def freeze(self, *, timeout: float = 60.0) -> int:
+        """See :meth:`runner.guests.qga.QgaGuest.freeze`."""
+        self.frozen = True
+        return 2
+
+    def thaw(self, *, timeout: float = 30.0) -> int:
+        """See :meth:`runner.guests.qga.QgaGuest.thaw`."""
+        self.frozen = False
+        return 2
+
+    def set_time(self, now: int, *, timeout: float = 15.0) -> None:
+        """See :meth:`runner.guests.qga.QgaGuest.set_time`."""
+        if self.settable:
+            self.offset = now / 1e9 - time.time()
+
+    def write_file(self, path: str, data: bytes, *, deadline: float) -> None:
+        """See :meth:`runner.guests.agent.Agent.write_file`."""
+        self.put(path, data)
+
+    def read_file(self, path: str, *, limit: int, deadline: float) -> bytes:
+        """See :meth:`runner.guests.agent.Agent.read_file`."""
+        return self.node(path).data
+
+    def time(self, *, deadline: float) -> int:
+        """See :meth:`runner.guests.agent.Agent.time`."""
+        return int((time.time() + self.offset) * 1e9)
+
+    def call(self, name: str, *, deadline: float) -> object:
+        """See :meth:`runner.guests.agent.Agent.call`."""
+        assert name == "guest-get-timezone"
+        return {"zone": "UTC", "offset": 0}
+
+    def probe(self, *argv: str, timeout: float = 30.0) -> ProbeResult:
+        """See :meth:`runner.guests.base.Guest.probe`; also answers ``read`` and ``version``."""
+        filetime = int((time.time() + self.offset + _FILETIME_EPOCH) * 10_000_000)
+        header = replace(HEADER, command=argv[0], time=filetime)
+        if argv[0] == "version":
+            return ProbeResult(header, 0, "", 0)
+        if argv[0] == "read":
+            return ProbeResult(header, 0, "", 0, data=self.read(PureWindowsPath(argv[1]), limit=1 << 20))
+        return super().probe(*argv, timeout=timeout)
+
+
+@dataclass
+class FakeHost:
+    """Everything that a test with pretended machines needs.
+
+    Attributes:
+        hypervisor: Their libvirt.
+        guests: The guest of each machine that was started, in order.
+        new_guest: Makes the guest of the next one.
+        image: A small image with two disks.
+        said: What the provider told.
+    """
+
+    hypervisor: FakeHypervisor
+    image: Image
+    guests: list[FakeVmGuest] = field(default_factory=list)
+    new_guest: Callable[[], FakeVmGuest] = FakeVmGuest
+    said: list[str] = field(default_factory=list)
+
+    def provider(self) -> LibvirtProvider:
+        """A provider that works with it."""
+        return LibvirtProvider(self.said.append)
+
+    def checkpoint(self) -> LibvirtCheckpoint:
+        """The image's checkpoint."""
+        return self.provider().prepare(self.image, [], [], folder=self.image.folder)
+
+
+def image_with_disks(folder: Path, **part: Any) -> Image:
+    """An image of two small disks that are there already; ``part`` adds to what it says of its machine."""
+    for name in ("system", "data"):
+        file = folder / f"{name}.qcow2"
+        subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(file), "1M"], check=True, timeout=60)
+    told = "".join(f"  {name}: {value}\n" for name, value in part.items())
+    disks = "".join(
+        f"  - file: {folder}/{name}.qcow2\n    sha256: {hashlib.sha256((folder / f'{name}.qcow2').read_bytes()).hexdigest()}\n{more}"
+        for name, more in (("system", ""), ("data", "    drive: C\n"))
+    )
+    (folder / "small.yaml").write_text(
+        "schema: 1\nname: small\nprovider: libvirt\nsummary: Two empty disks.\n"
+        f"libvirt:\n  cpus: 1\n  memory: 128\n  runs: wine\n  boot_timeout: 10\n{told}  disks:\n{disks}"
+    )
+    return find_image("small")
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, folder: Path, **part: Any) -> FakeHost:
+    """Makes the provider of this process work with a fake host, in a home of its own."""
+    monkeypatch.setenv("LEGACYPROOF_HOME", str(folder / "home"))
+    monkeypatch.setenv("LEGACYPROOF_IMAGES", str(folder))
+    host = FakeHost(FakeHypervisor(), image_with_disks(folder, **part))
+
+    def guest(plan: Blueprint, domain: RunningDomain) -> FakeVmGuest:
+        host.guests.append(host.new_guest())
+        return host.guests[-1]
+
+    monkeypatch.setattr(libvirt, "hypervisor", lambda uri: host.hypervisor)
+    monkeypatch.setattr(Blueprint, "guest", guest)
+    monkeypatch.setattr(Blueprint, "agent", lambda plan, domain: host.guests[-1])
+    monkeypatch.setattr(Blueprint, "probe", lambda plan: b"probe")
+    monkeypatch.setattr(checkpoints, "install_probe", lambda guest, program, timeout: None)
+    monkeypatch.setattr(disk_state, "prove", lambda drives, markers, by_wine: None)
+    monkeypatch.setattr(RunningDomain, "await_screen", lambda self, size, deadline: None)
+    return host
+
+
+def machine_folders() -> list[str]:
+    """The names of the machines' folders in this home."""
+    return sorted(folder.name for folder in (home() / "machines").glob("*"))
