@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-test demo test lint format bench fuzz clean
+.PHONY: help setup setup-vm setup-test demo test lint format bench fuzz clean
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -14,11 +14,13 @@ VENV := .venv
 comma := ,
 BIN := $(VENV)/bin
 
-# Debian packages: what the embedded machine needs, and what the tests need beside.
+# Debian packages: what the embedded machine needs, what virtual machines need, and what the tests need beside.
 RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount python3 python3-venv \
 	tigervnc-standalone-server util-linux wine64 x11-xkb-utils
-TEST_PACKAGES := chromium gcc-mingw-w64-i686 libhivex-bin mariadb-server mdbtools odbc-mariadb odbc-mdbtools odbc-postgresql \
-	postgresql unixodbc
+VM_PACKAGES := e2fsprogs fuse3 gcc gdisk libc6-dev libvirt-clients libvirt-daemon-system libvirt-dev mmdebstrap ntfs-3g pkg-config \
+	python3-dev qemu-system-x86 qemu-utils
+TEST_PACKAGES := chromium fdisk gcc-mingw-w64-i686 libhivex-bin mariadb-server mdbtools odbc-mariadb odbc-mdbtools odbc-postgresql \
+	postgresql qemu-guest-agent unixodbc
 
 help:
 	@echo "make demo    the DSWin suite on fresh embedded machines; prints the outcomes and writes a report"
@@ -26,7 +28,7 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   measurements against named alternatives; prints a table and writes bench.json"
 	@echo "make fuzz    ten million cases over the readers of hostile bytes; CASES=n for another number"
-	@echo "make setup   installs what the program needs, and nothing else"
+	@echo "make setup   installs what the program needs, and nothing else; make setup-vm also what virtual machines need"
 
 define install_packages
 	@missing=$$(for p in $(1); do dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q '^install ok installed' || echo $$p; done); \
@@ -58,8 +60,12 @@ setup:
 	$(call install_packages,$(RUN_PACKAGES))
 	@$(MAKE) --no-print-directory $(VENV)/.ready
 
+setup-vm: setup
+	$(call install_packages,$(VM_PACKAGES))
+	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[libvirt]'
+
 setup-test:
-	$(call install_packages,$(RUN_PACKAGES) $(TEST_PACKAGES))
+	$(call install_packages,$(RUN_PACKAGES) $(VM_PACKAGES) $(TEST_PACKAGES))
 	@$(MAKE) --no-print-directory $(VENV)/.ready-test
 
 demo: setup

@@ -325,12 +325,14 @@ def _let_work(
 ) -> Supervised:
     """Lets the agent work on the machine through the flight recorder, and cuts it off."""
     log = scratch / "input.jsonl"
+    agent = draft.plan.agent.agent
     recorder = FlightRecorder(
         machine.display,
         log_path=log,
         password=secrets.token_urlsafe(6)[:8],
         secrets=contract.secrets,
-        listen_host=getattr(draft.plan.agent.agent, "listen_host", "127.0.0.1"),
+        listen_host=getattr(agent, "listen_host", "127.0.0.1"),
+        listen_port=getattr(agent, "listen_port", 0),
     )
     folder = scratch / "agent"
     folder.mkdir()
@@ -354,7 +356,7 @@ def _let_work(
             secrets=contract.secrets,
             events=lambda: recorder.events,
         )
-        supervised = supervise(draft.plan.agent.agent, task, cut=recorder.cut)
+        supervised = supervise(agent, task, cut=recorder.cut)
     finally:
         recorder.stop()
         draft.recording = _recording(recorder, log, campaign)

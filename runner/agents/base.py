@@ -115,8 +115,8 @@ class Agent(Protocol):
     """Something that operates a program through a display.
 
     An agent may also have: ``prompt_style``, the layout of its prompt (:data:`prompts.render.Style`; plain unless given);
-    ``listen_host``, the address on which the flight recorder listens for it (this computer alone unless given); ``interactive``,
-    true if it needs the terminal for itself.
+    ``listen_host`` and ``listen_port``, where the flight recorder listens for it (this computer alone, any free port, unless given);
+    ``interactive``, true if it needs the terminal for itself.
     """
 
     name: str

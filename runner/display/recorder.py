@@ -58,6 +58,7 @@ class FlightRecorder:
         log_path: Path,
         password: str,
         listen_host: str = "127.0.0.1",
+        listen_port: int = 0,
         frames: FrameSettings = FrameSettings(),  # noqa: B008 - immutable
         secrets: Sequence[str] = (),
         gate: Gate | None = None,
@@ -70,6 +71,7 @@ class FlightRecorder:
             log_path: the JSONL file to create; see :mod:`runner.display.inputlog`.
             password: what clients must know, 1 to 8 Latin-1 characters; VNC authentication ignores what is longer.
             listen_host: the address to listen on.
+            listen_port: the port to listen on; 0: any that is free.
             frames: when to take pictures of the screen and how many to keep.
             secrets: texts that must not be stored when they are typed; see :mod:`runner.display.redaction`.
             gate: sees every input event first.
@@ -83,7 +85,7 @@ class FlightRecorder:
         self.upstream = upstream
         self.password = password
         self._log_path = log_path
-        self._listen_host = listen_host
+        self._listen_at = (listen_host, listen_port)
         self._settings = frames
         self._redactor = Redactor(secrets)
         self._gate = gate
@@ -130,7 +132,7 @@ class FlightRecorder:
             raise RuntimeError("a flight recorder is started once")
         client = RfbClient.connect(self.upstream, timeout=timeout)
         try:
-            self._listener = socket.create_server((self._listen_host, 0), backlog=MAX_CLIENTS)
+            self._listener = socket.create_server(self._listen_at, backlog=MAX_CLIENTS)
             self._began = self._now()
             began = {"began": datetime.datetime.now(datetime.UTC).isoformat(), "upstream": str(self.upstream)}
             self._log = InputLog(self._log_path, began, self._redactor, self.elapsed)

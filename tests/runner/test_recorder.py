@@ -69,6 +69,15 @@ def log_of(tmp_path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (tmp_path / "input-0.jsonl").read_text("utf-8").splitlines()]
 
 
+def test_it_listens_where_it_is_told(set_up: SetUp) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    _, address = set_up(listen_host="127.0.0.1", listen_port=port)
+    assert (address.host, address.port) == ("127.0.0.1", port)
+    with pytest.raises(OSError, match="in use"):
+        set_up(listen_port=port)
+
+
 # -- letting clients in -------------------------------------------------------------------------------------------------
 
 
