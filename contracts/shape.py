@@ -1,4 +1,4 @@
-"""Which model, list or choice is expected where: the types of ``contracts/schema.py``, walked along a document.
+"""Which model, list or choice is expected where: the types of ``contracts/schema``, walked along a document.
 
 The models are the one source of what is allowed. From here come the names for "did you mean", the places where a parameter's
 value is escaped because a pattern stands there, and the translation of Pydantic's error locations, which contain the tags of

@@ -157,7 +157,7 @@ def fingerprint(image: Image) -> str:
     return image.fingerprint(f"recipe {RECIPE}", wine_version(), probe.hexdigest())
 
 
-def _make(folder: Path, target: str) -> Path:
+def make(folder: Path, target: str) -> Path:
     """Builds one file of a recipe; not everything, which may need compilers that nobody here uses."""
     done = subprocess.run(
         ["make", "-s", "-C", folder, target], capture_output=True, text=True, check=False, timeout=600
@@ -187,7 +187,7 @@ def _put_program(prefix: Path, image: Image, program: Program) -> None:
             done = subprocess.run(seed, cwd=recipe, capture_output=True, text=True, check=False, timeout=120)
             if done.returncode != 0:
                 raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
-        shutil.copy2(_make(recipe, program.executable), target)
+        shutil.copy2(make(recipe, program.executable), target)
 
 
 def _settings(image: Image) -> str:
@@ -230,7 +230,7 @@ def build(image: Image, key: str, *, say: Callable[[str], None]) -> tuple[Path, 
     def fill(prefix: Path) -> None:
         say(f"building the image {image.manifest.name} (once, about half a minute)")
         try:
-            _fill(prefix, image)
+            fill_prefix(prefix, image)
         except TimeoutError as error:
             raise MachineError(f"the image {image.manifest.name} could not be built: {error}") from None
 
@@ -263,7 +263,17 @@ def sealed(folder: Path, part: str, fill: Callable[[Path], None], *, about: Mapp
         return folder / part, checked_seal(folder / part, folder / "seal.json")
 
 
-def _fill(prefix: Path, image: Image) -> None:
+def fill_prefix(prefix: Path, image: Image) -> None:
+    """Makes a new Wine drive with everything that the image's manifest names.
+
+    Args:
+        prefix: The folder to make; the log is written beside it.
+        image: The image.
+
+    Raises:
+        MachineError: Something could not be built or put in place.
+        TimeoutError: Wine did not get ready in time.
+    """
     prefix.mkdir()
     log = prefix.with_name("build.log")
     sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=log)
@@ -286,6 +296,6 @@ def _fill(prefix: Path, image: Image) -> None:
             drive.unlink()
     tools = prefix / "drive_c" / "legacyproof"
     tools.mkdir()
-    shutil.copy2(_make(FOLDER / "probe", "build/x86_64/lpprobe.exe"), tools)
+    shutil.copy2(make(FOLDER / "probe", "build/x86_64/lpprobe.exe"), tools)
     for program in image.manifest.programs.values():
         _put_program(prefix, image, program)
