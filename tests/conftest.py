@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from contracts.schema import StartProgram
 from runner.machines.images import Image, find_image
+from runner.machines.libvirt import LibvirtCheckpoint, LibvirtProvider
 from runner.machines.wine import WineCheckpoint, WineProvider
 from tests.command_line import Call, caller
 
@@ -74,3 +76,10 @@ def image() -> Image:
 def checkpoint(image: Image) -> WineCheckpoint:
     """Its base, without any set-up."""
     return WineProvider().prepare(image, [], [], folder=Path.cwd())
+
+
+@pytest.fixture(scope="session")
+def vm_checkpoint() -> LibvirtCheckpoint:
+    """A virtual machine's checkpoint with the practice's program running; the image is built if it is not there yet."""
+    image = find_image("debian-wine")
+    return LibvirtProvider().prepare(image, [], [StartProgram(program="dswin")], folder=Path.cwd())

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from runner.commands.terminal import err, out
-from runner.machines.base import Leftover, MachineError, provider
+from runner.machines.base import OF_THE_HOUSE, Leftover, MachineError, provider
 from runner.store import StoreError, abandoned, sweep
 
 
@@ -49,5 +49,8 @@ def machines_reap() -> None:
 
 
 def _leftovers() -> list[tuple[Leftover, Callable[[Leftover], None]]]:
-    wine = provider("wine")
-    return [*((item, wine.reap) for item in wine.leftovers()), *((item, sweep) for item in abandoned())]
+    ours = [provider(name) for name in OF_THE_HOUSE]
+    return [
+        *((item, each.reap) for each in ours for item in each.leftovers()),
+        *((item, sweep) for item in abandoned()),
+    ]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import PureWindowsPath
@@ -198,6 +198,19 @@ class QgaGuest:
         """
         with self._answering(timeout) as deadline:
             self._agent.set_time(now, deadline=deadline)
+
+    def kept(self) -> dict[str, int | str] | None:
+        """What a clone of this machine, saved with its memory now, needs for :meth:`go_on`; ``None``: nothing."""
+        return self._resident.kept() if self._resident is not None else None
+
+    def go_on(self, kept: Mapping[str, int | str]) -> None:
+        """Spares a clone the start of what stays in the guest: it was running when the memory was saved.
+
+        Args:
+            kept: What :meth:`kept` gave then.
+        """
+        if self._resident is not None:
+            self._resident.go_on(kept)
 
     # ---- asking the probe ----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runner.guests.agent import Agent, ReplyLost
@@ -103,6 +104,32 @@ class ResidentProbe:
             return answer
         finally:
             self._lock.release()
+
+    def kept(self) -> dict[str, int | str] | None:
+        """What the same guest, saved with its memory now and restored later, needs to go on with it; ``None``: none runs.
+
+        The agent is restored with its open handles, and the probe with its place in their files.
+        """
+        with self._lock:
+            running = self._running
+            if running is None:
+                return None
+            return {
+                "folder": self._folder, "pid": running.pid, "entry": running.entry, "output": running.output,
+                "read": self._read,
+            }  # fmt: skip
+
+    def go_on(self, kept: Mapping[str, int | str]) -> None:
+        """Goes on with the one that was running when the guest was saved; if it does not answer, another is started.
+
+        Args:
+            kept: What :meth:`kept` gave then.
+        """
+        with self._lock:
+            self._folder = str(kept["folder"])
+            self._running = _Running(int(kept["pid"]), int(kept["entry"]), int(kept["output"]))
+            self._read = int(kept["read"])
+            self._splitter = AnswerSplitter()
 
     def end(self) -> None:
         """Ends it, if it runs and as far as the agent answers."""

@@ -30,7 +30,7 @@ class Answered:
 
     Attributes:
         nonce: A random text planted in it and read back.
-        clock_offset: Guest clock minus host clock, in seconds.
+        clock_offset: Guest clock minus host clock, in seconds: the least that fits what was seen.
         utc_offset: The guest's zone: local time minus UTC, in seconds.
     """
 
@@ -51,18 +51,20 @@ def prove(guest: Guest, *, timeout: float = 60.0) -> Answered:
     """
     nonce = secrets.token_hex(16)
     try:
-        guest.write(NONCE, nonce.encode())
+        guest.write(NONCE, nonce.encode(), timeout=timeout)
+        asked = time.time()
         answer = guest.probe("read", str(NONCE), timeout=timeout)
-        if answer.data != nonce.encode():
-            raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
-        before = time.time()
-        header = guest.probe("version").header
+        answered = time.time()
     except (Unreadable, GuestNotFound, GuestLost) as error:
         raise MachineError(f"the machine's freshness could not be proven: {error}") from None
-    offset = header.time / 10_000_000 - _FILETIME_EPOCH - (before + time.time()) / 2
+    if answer.data != nonce.encode():
+        raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
+    shown = answer.header.time / 10_000_000 - _FILETIME_EPOCH
+    # It was read at some moment of the call, which is long where a machine is slow: only what lies outside of it is an offset.
+    offset = shown - min(max(shown, asked), answered)
     if abs(offset) > MAX_CLOCK_OFFSET:
         raise MachineError(f"the machine's clock is {offset:.1f} s off")
-    return Answered(nonce, round(offset, 3), -header.tz_bias_min * 60)
+    return Answered(nonce, round(offset, 3), -answer.header.tz_bias_min * 60)
 
 
 def program_of(image: Image, wanted: StartProgram) -> Program:

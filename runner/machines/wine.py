@@ -8,26 +8,23 @@ leftover.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
 import os
-import secrets
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from contracts.schema import SetupStep, StartProgram
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
-from runner.machines import wine_base
+from runner.machines import folders, wine_base
 from runner.machines.base import Freshness, Leftover, MachineError, Tag, home, is_locked, lock
+from runner.machines.folders import MachineFolder
 from runner.machines.images import Image
 from runner.machines.readiness import prove, start_programs
 from runner.machines.sandbox import Overlay, Sandbox, overlay_works
@@ -36,6 +33,8 @@ from runner.machines.xserver import XServer
 
 if TYPE_CHECKING:
     from runner.display.handshake import DisplayAddress
+
+_PROVIDER = "wine"
 
 
 def _say_nothing(_: str) -> None:
@@ -49,7 +48,12 @@ class WineProvider:
         self._say = say if callable(say) else _say_nothing
 
     def prepare(
-        self, image: Image, setup: Sequence[SetupStep], start: Sequence[StartProgram], *, folder: Path
+        self,
+        image: Image,
+        setup: Sequence[SetupStep],
+        start: Sequence[StartProgram],  # noqa: ARG002 - started in each clone
+        *,
+        folder: Path,
     ) -> WineCheckpoint:
         """See :meth:`MachineProvider.prepare`. Programs are started in each clone: the checkpoint holds no memory."""
         for needed in ("bwrap", "Xtigervnc", "unshare"):
@@ -61,17 +65,8 @@ class WineProvider:
         return _with_setup(base, SetUp.of(setup, folder)) if setup else base
 
     def leftovers(self) -> list[Leftover]:
-        """See :meth:`MachineProvider.leftovers`."""
-        found = []
-        for folder in sorted((home() / "machines").glob("*")):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                about = json.loads((folder / "machine.json").read_text())
-                found.append(
-                    Leftover(
-                        folder.name, str(about["campaign"]), str(about["run"]), int(about["runner"]),
-                        is_locked(folder / "lock"), folder,
-                    )
-                )  # fmt: skip
+        """See :meth:`MachineProvider.leftovers`. Half-built images and checkpoints, of every provider, are told with them."""
+        found = folders.leftovers(_PROVIDER)
         for folder in sorted(home().glob(f"*/*{wine_base.UNFINISHED}")):
             if not is_locked(folder.with_suffix(".lock")):
                 found.append(Leftover(folder.name, "cache", folder.parent.name, 0, alive=False, folder=folder))
@@ -84,13 +79,8 @@ class WineProvider:
         if held is None:
             raise MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
         with held:
-            for pid in _processes_of(leftover.folder):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            deadline = time.monotonic() + 10
-            while _processes_of(leftover.folder) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            _remove(leftover.folder)
+            folders.end_processes_of(leftover.folder)
+            folders.remove(leftover.folder)
 
 
 @lru_cache(maxsize=8)
@@ -145,23 +135,17 @@ class WineMachine:
     """One embedded machine (see :class:`runner.machines.base.Machine`)."""
 
     def __init__(self, checkpoint: WineCheckpoint, tag: Tag) -> None:
-        self.id = f"wine-{secrets.token_hex(6)}"
         self.tag = tag
         self.timings: dict[str, float] = {}
-        self.folder = home() / "machines" / self.id
+        self._place = MachineFolder(_PROVIDER, tag)
+        self.id = self._place.id
+        self.folder = self._place.path
         self._checkpoint = checkpoint
         self._image = checkpoint.image
         self._sandbox: Sandbox | None = None
         self._screen: XServer | None = None
         self._guest: WineGuest | None = None
         self._freshness: Freshness | None = None
-        self.folder.mkdir(parents=True)
-        held = lock(self.folder / "lock")
-        if held is None:
-            raise MachineError(f"{self.folder} is in use")
-        self._held: IO[str] = held
-        about = {"tag": "legacyproof", "campaign": tag.campaign, "run": tag.run, "runner": os.getpid()}
-        (self.folder / "machine.json").write_text(json.dumps(about) + "\n")
 
     @property
     def guest(self) -> WineGuest:
@@ -218,8 +202,10 @@ class WineMachine:
             log=self.folder / "sandbox.log",
         )
         self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE)
-        self._guest.warm_up()  # while the X server starts
+        # Wine comes after screen and keyboard: services of its own open windows, and a desktop that finds no screen yet, or one with
+        # another keymap, stays as it is.
         self._screen.wait()
+        self._guest.warm_up()
         self.timings["clone"] = time.monotonic() - begun
         answered = prove(self._guest)
         self._freshness = Freshness(
@@ -268,15 +254,13 @@ class WineMachine:
             self._sandbox.kill()
         if self._screen is not None:
             self._screen.kill()
-        if self.folder.exists():
-            _remove(self.folder)
-        self._held.close()
+        self._place.remove()
         self.timings["discard"] = time.monotonic() - begun
 
 
 def _with_setup(base: WineCheckpoint, set_up: SetUp) -> WineCheckpoint:
     """The checkpoint above ``base`` with the steps done: from the cache, or made now on a machine of its own."""
-    mode = "overlay" if _overlays(_machines()) else "copy"
+    mode = "overlay" if _overlays(folders.machines()) else "copy"
     digest = hashlib.sha256(f"{base.digest} {mode} {set_up.digest()}".encode()).hexdigest()[:32]
 
     def fill(layer: Path) -> None:
@@ -291,36 +275,6 @@ def _with_setup(base: WineCheckpoint, set_up: SetUp) -> WineCheckpoint:
     kept = home() / "checkpoints" / digest
     layer, seal = wine_base.sealed(kept, "layer", fill, about={"base": base.digest})
     return WineCheckpoint(base.image, base.key, base.prefix, base.base, ((layer, seal.contents),))
-
-
-def _machines() -> Path:
-    folder = home() / "machines"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _processes_of(folder: Path) -> list[int]:
-    """Processes whose command line names the machine's folder: only ours do, since its name is random."""
-    wanted = os.fsencode(folder)
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
-
-
-def _remove(folder: Path) -> None:
-    """Removes a folder; an overlay's own work folder is not readable for those who are not root, until told so."""
-    with contextlib.suppress(OSError):
-        (folder / "work" / "work").chmod(0o700)
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise MachineError(
-            f"{folder} could not be removed ({error}); `legacyproof machines reap` tries again"
-        ) from None
 
 
 if sys.platform != "linux":

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from runner.machines.base import home
-from runner.machines.wine import WineCheckpoint, _processes_of
+from runner.machines.folders import processes_of
+from runner.machines.wine import WineCheckpoint
 from runner.store import Campaign
 
 pytestmark = pytest.mark.machine
@@ -69,9 +70,9 @@ def test_killed_in_a_phase(runs: Path, phase: str, delay: float) -> None:
 
     # The machine dies by itself, before anyone tidies up.
     deadline = time.monotonic() + 20
-    while _processes_of(home()) and time.monotonic() < deadline:
+    while processes_of(home()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _processes_of(home()) == []
+    assert processes_of(home()) == []
     assert str(home()) not in Path("/proc/mounts").read_text()
 
     done = legacyproof("machines", "reap")

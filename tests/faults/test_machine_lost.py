@@ -10,7 +10,7 @@ import pytest
 
 from runner.agents.base import AgentReport, AgentTask
 from runner.machines.base import home
-from runner.machines.wine import _processes_of
+from runner.machines.folders import processes_of
 from tests.faults.helpers import run_agent
 
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("checkpoint")]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("checkpoint")]
 
 def kill_processes(part: bytes) -> None:
     """Kills those processes of the machine whose command line holds a text."""
-    for pid in _processes_of(home() / "machines"):
+    for pid in processes_of(home() / "machines"):
         if part in Path(f"/proc/{pid}/cmdline").read_bytes():
             os.kill(pid, signal.SIGKILL)
 
@@ -32,7 +32,7 @@ def test_lost_while_the_agent_works(tmp_path: Path, part: bytes) -> None:
     record, _ = run_agent(work, tmp_path)
     assert (record.verdict.outcome, record.verdict.cause) == ("unscored", "machine"), record.verdict.reason
     assert not list((home() / "machines").iterdir())
-    assert _processes_of(home() / "machines") == []
+    assert processes_of(home() / "machines") == []
 
 
 def test_the_probe_killed_by_a_program_is_started_again(tmp_path: Path) -> None:

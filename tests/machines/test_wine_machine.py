@@ -17,7 +17,7 @@ from runner.display.handshake import DisplayAddress
 from runner.display.rfb import DisplayAuthError, DisplayError, RfbClient
 from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.windows import wait_for_window, windows
-from runner.machines import wine, wine_base
+from runner.machines import folders, wine, wine_base
 from runner.machines.base import MachineError, SetupError, Tag, home
 from runner.machines.images import Image
 from runner.machines.wine import WineCheckpoint, WineMachine, WineProvider
@@ -228,7 +228,7 @@ def test_discard_leaves_no_process_no_folder_and_no_port(checkpoint: WineCheckpo
     made.discard()
     made.discard()  # twice is no mistake
     assert not folder.exists()
-    assert wine._processes_of(folder) == []
+    assert folders.processes_of(folder) == []
     with pytest.raises(DisplayError):  # the port may be another's by now, but nobody answers to this password
         RfbClient.connect(address, timeout=2).close()
     assert str(folder) not in Path("/proc/mounts").read_text()

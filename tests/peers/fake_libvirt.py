@@ -143,6 +143,9 @@ class FakeVmGuest(FakeGuest):
         if self.settable:
             self.offset = now / 1e9 - time.time()
 
+    def kept(self) -> None:
+        """See :meth:`runner.guests.qga.QgaGuest.kept`."""
+
     def write_file(self, path: str, data: bytes, *, deadline: float) -> None:
         """See :meth:`runner.guests.agent.Agent.write_file`."""
         self.put(path, data)
@@ -155,10 +158,19 @@ class FakeVmGuest(FakeGuest):
         """See :meth:`runner.guests.agent.Agent.time`."""
         return int((time.time() + self.offset) * 1e9)
 
-    def call(self, name: str, *, deadline: float) -> object:
+    def call(self, name: str, arguments: object = None, *, deadline: float, repeat: bool = True) -> object:
         """See :meth:`runner.guests.agent.Agent.call`."""
-        assert name == "guest-get-timezone"
-        return {"zone": "UTC", "offset": 0}
+        return {"guest-get-timezone": {"zone": "UTC", "offset": 0}, "guest-file-write": {"count": 0}}[name]
+
+    def execute(self, command: object, *, deadline: float) -> None:
+        """See :meth:`runner.guests.agent.Agent.execute`."""
+
+    def open(self, path: str, mode: str, *, deadline: float) -> int:
+        """See :meth:`runner.guests.agent.Agent.open`."""
+        return 1000
+
+    def close(self, handle: int = 0) -> None:
+        """See :meth:`runner.guests.agent.Agent.close`."""
 
     def probe(self, *argv: str, timeout: float = 30.0) -> ProbeResult:
         """See :meth:`runner.guests.base.Guest.probe`; also answers ``read`` and ``version``."""

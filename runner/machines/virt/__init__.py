@@ -1,0 +1,1 @@
+"""Virtual machines through libvirt: the parts that the provider ``runner/machines/libvirt.py`` is made of."""

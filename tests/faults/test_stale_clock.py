@@ -1,0 +1,37 @@
+"""A clone's clock stands where its checkpoint was saved: it is set and measured, and a machine whose clock stays wrong is not used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runner.machines.base import MachineError, Tag
+from tests.peers.fake_libvirt import FakeVmGuest, machine_folders, pretend
+
+DAY = 86_400
+
+
+def asleep(*, settable: bool) -> FakeVmGuest:
+    guest = FakeVmGuest()
+    guest.offset, guest.settable = -DAY, settable
+    return guest
+
+
+def test_a_clock_that_stood_still_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = pretend(monkeypatch, tmp_path)
+    checkpoint = host.checkpoint()
+    host.new_guest = lambda: asleep(settable=True)
+    machine = checkpoint.clone(Tag("c", "r"))
+    assert abs(machine.freshness.clock_offset) < 5
+    machine.discard()
+
+
+def test_a_clock_that_stays_wrong_makes_no_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = pretend(monkeypatch, tmp_path)
+    checkpoint = host.checkpoint()
+    host.new_guest = lambda: asleep(settable=False)
+    with pytest.raises(MachineError, match=r"clock is -8\d{4}\.\d s off"):
+        checkpoint.clone(Tag("c", "r"))
+    assert machine_folders() == []
+    assert host.hypervisor.domains == {}
