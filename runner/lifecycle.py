@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 from contracts.load import ContractError, LoadedContract
 from contracts.schema import DbfTable, Read, TaskContract
@@ -149,6 +148,7 @@ class _Draft:
     timings: dict[str, float] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     freshness: Freshness | None = None
+    notes: tuple[str, ...] = ()
     prompt: str = ""
     template: str = ""
     supervised: Supervised | None = None
@@ -241,6 +241,7 @@ def _judged(
     try:
         go_on()
         draft.freshness = machine.freshness
+        draft.notes = tuple(getattr(machine, "notes", ()))
         if unfounded := check_noise(contract, machine.freshness.image, folders=noise_folders(image, folder)):
             raise ContractFault("; ".join(unfounded))
         draft.timings |= machine.timings  # what the clone's time went into
@@ -449,6 +450,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         image=draft.plan.image,
         provider=draft.provider or "none",
         freshness=draft.freshness.as_dict() if draft.freshness else None,
+        machine_notes=list(draft.notes),
         started=draft.started,
         ended=datetime.now(UTC),
         worked=draft.worked,

@@ -278,6 +278,8 @@ class RunRecord(Part):
     image: str
     provider: str
     freshness: dict[str, Any] | None = None
+    machine_notes: list[str] = Field(default_factory=list)
+    """How the machine was made, where that is worth telling."""
     started: datetime
     ended: datetime
     worked: Worked | None = None

@@ -75,7 +75,10 @@ class Freshness:
 
 @runtime_checkable
 class Machine(Protocol):
-    """One fresh, disposable Windows computer."""
+    """One fresh, disposable Windows computer.
+
+    It may also have ``notes``, texts about how it was made that belong into the run's record.
+    """
 
     id: str
     tag: Tag
@@ -123,10 +126,8 @@ class DiskState:
     Attributes:
         guest: Reads it; what a disk cannot show, such as windows, it takes from the living machine where there is one.
         taken: How the state got to the disk, in words.
-        changed: Every file of the whole disk that differs from the checkpoint: the blind-spot audit's answer.
-
-            Raises:
-                Unreadable: The disk cannot be understood.
+        changed: Gives every file of the whole disk that differs from the checkpoint: the blind-spot audit's answer; raises
+            :class:`~runner.guests.base.Unreadable` where the disk cannot be understood.
     """
 
     guest: Guest

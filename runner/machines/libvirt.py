@@ -204,6 +204,12 @@ class LibvirtMachine:
         return self._freshness
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the run's record should tell of how it was made."""
+        cold = () if self.why_cold is None else (f"it started from its disk: {self.why_cold}",)
+        return (*cold, *self._plan.host.warnings)
+
+    @property
     def _domain(self) -> RunningDomain:
         if self._running is None:
             raise MachineError("the machine is not running")

@@ -73,6 +73,7 @@ def full_records(blobs: Blobs) -> list[RunRecord]:
     records = campaign(blobs)[:12]
     spots = BlindSpots(how="h", files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")])
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
+    filled["machine_notes"] = ["note"]
     return [record.model_copy(update=filled) for record in records]
 
 

@@ -38,6 +38,8 @@ chmod -R u=rwX,go=rX system/legacyproof
 sed -i "s/@WIDTH@/$WIDTH/g; s/@HEIGHT@/$HEIGHT/g" system/legacyproof/xorg.conf
 cp environment system/legacyproof/environment
 ln -sf /legacyproof/shutdown system/sbin/shutdown
+# The agent writes a clock that it sets to the hardware's as well, which takes a second or two and helps nobody here.
+ln -sf /bin/true system/sbin/hwclock
 ln -sfn "/usr/share/zoneinfo/$TIMEZONE" system/etc/localtime
 echo "$TIMEZONE" >system/etc/timezone
 
