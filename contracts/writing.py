@@ -15,7 +15,7 @@ from typing import Any
 
 from contracts.document import NotANumber, number
 
-_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[. -]?[A-Za-z0-9_]+)*")
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[. -][A-Za-z0-9_]+)*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 """Bare words that this or another YAML reader takes for something else than a text."""
 _LONGEST_BARE = 120

@@ -7,6 +7,7 @@ at all the same: a rule that was measured once can be measured again.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -249,10 +250,10 @@ def _watch(
         watch = _Watch()
         last = _first_look(lambda: capture.take(machine.guest, situation.observe))
         start = time.monotonic()
-        end = start + measuring.seconds
-        due = start
-        while due < end:
-            due = min(due + measuring.every, end)
+        # Counted, not summed up: sums of such numbers round differently from one moment to the next.
+        looks = math.ceil(round(measuring.seconds / measuring.every, 6))
+        for nth in range(1, looks + 1):
+            due = start + min(nth * measuring.every, measuring.seconds)
             time.sleep(max(0.0, due - time.monotonic()))
             now = capture.take(machine.guest, situation.observe, earlier=last, seed=f"{name} {number} {watch.looks}")
             last = _look(watch, situation.observe, last, now, run=number, after=time.monotonic() - start)

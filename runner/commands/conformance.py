@@ -80,7 +80,7 @@ def _run(what: What, name: str, image: str, pattern: str, *, quick: bool, as_jso
         for result in run(
             wanted,
             lambda: Scene(made, found, folder=Path.cwd()),
-            begun=shown.update,
+            begun=shown.update if err.is_terminal else err.print,
             warned=lambda problem: err.print(f"warning: {problem}", soft_wrap=True),
         ):
             results.append(result)

@@ -95,6 +95,8 @@ class QgaGuest:
             try:
                 return self._read_natively(native, limit, deadline)
             except GuestNotFound:
+                if "~" in str(path):  # Wine alone knows its 8.3 names
+                    return self._read_by_probe(path, limit, deadline)
                 return self._read_natively(self._located(path, deadline), limit, deadline)
 
     def write(self, path: PureWindowsPath, data: bytes, *, timeout: float = 30.0) -> None:

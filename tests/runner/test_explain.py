@@ -260,3 +260,9 @@ def test_the_command_explains_one_run(tmp_path: Path, call: Call) -> None:
     status, out, err = call("explain", campaign.folder)
     assert (status, out) == (2, "")
     assert "holds 6 runs; name one of them" in err
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["x" * 119 + "!", "a_" * 59 + "ü", "1.2" * 39 + "?"])
+def test_a_long_text_that_is_almost_a_bare_word_takes_no_time(text: str) -> None:
+    assert flow({"a": text}) == "{a: '" + text + "'}"
