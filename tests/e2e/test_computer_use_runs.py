@@ -23,6 +23,7 @@ from runner.store import Campaign
 from tests.peers.model_servers.base import KEY, Expected, ModelServer
 from tests.peers.model_servers.golden import GoldenModel
 from tests.runner.computer_use_helpers import KEY_VARIABLE, MODELS, PRICES, PROVIDERS, SERVERS, settings_for
+from tests.secret_search import leaks_below
 
 pytestmark = [pytest.mark.machine, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +119,7 @@ def test_all_were_done(runs: Mapping[tuple[str, str], Made]) -> None:
 def test_the_key_is_nowhere_in_the_campaigns_folder(campaign: Campaign, runs: Mapping[tuple[str, str], Made]) -> None:
     files = [path for path in campaign.folder.rglob("*") if path.is_file()]
     assert len(files) > 50
-    assert not [path for path in files if KEY.encode() in path.read_bytes()]
+    assert leaks_below(campaign.folder, {"key": KEY}) == []
 
 
 def test_no_picture_or_request_stands_in_a_record_as_text(runs: Mapping[tuple[str, str], Made]) -> None:

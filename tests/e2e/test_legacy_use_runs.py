@@ -6,11 +6,8 @@ The server is a stand-in whose models play this project's scripts; the display, 
 from __future__ import annotations
 
 import base64
-import io
 import json
-import re
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +15,6 @@ from threading import Event
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from contracts.load import load_contract, load_text
 from runner.agents.base import AgentReport, AgentTask, PlannedAgent
@@ -34,6 +30,7 @@ from tests.command_line import Call
 from tests.peers.legacy_use_server import INTERRUPTED, KEY, PROVIDER_KEY, LegacyUseServer, Model, Work, plays
 from tests.peers.rfb_server import wait_until
 from tests.runner.legacy_use_helpers import Clock, clock
+from tests.secret_search import leaks_below
 
 __all__ = ["clock"]
 
@@ -300,32 +297,6 @@ def test_the_command_line_and_no_secret_in_any_file(
     assert any("The number is •••" in entry.text for entry in record.agent.timeline)
     files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
     assert len(files) > 10
-    wanted = traces(SECRET, KEY, PROVIDER_KEY)
-    for path in files:
-        held = everything_in(path.read_bytes())
-        assert not [trace for trace in wanted if trace in held], path.relative_to(tmp_path)
+    assert leaks_below(tmp_path / "kept", {"secret": SECRET, "key": KEY, "provider's key": PROVIDER_KEY}) == []
     (definition,) = server.definitions.values()
     assert SECRET not in json.dumps(definition), "what stays on the server for ever holds no secret"
-
-
-def traces(*secrets: str) -> list[bytes]:
-    """Secrets as they may stand in a file."""
-    found = []
-    for secret in secrets:
-        found += [secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace('"', "&#34;")]
-        found += [base64.b64encode(b"x" * n + secret.encode()).decode()[4:-4] for n in range(3)]
-    return [text.encode() for text in found]
-
-
-def everything_in(data: bytes) -> bytes:
-    """A file's bytes, with what base64 and a picture's metadata hide in them."""
-    parts = [data]
-    for encoded in re.findall(rb"[A-Za-z0-9+/]{40,}={0,2}", data):
-        parts.append(base64.b64decode(encoded[: len(encoded) // 4 * 4]))
-    if data.startswith(b"\x89PNG"):
-        with Image.open(io.BytesIO(data)) as image:
-            image.load()
-            parts.append(repr(image.info).encode())
-    if data.startswith(b"\x1f\x8b"):
-        parts.append(zlib.decompress(data, 31))
-    return b"\n".join(parts)
