@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,14 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def _own_home() -> Iterator[Path]:
     """Images and machines of the tests live in a folder of their own, shared by one test run.
 
     ``LEGACYPROOF_TEST_HOME`` keeps it, so that a developer does not build the image anew each time. Processes that share a test run
     have a folder each: they would take each other's machines for leftovers.
     """
     kept = os.environ.get("LEGACYPROOF_TEST_HOME")
-    home = Path(kept) if kept else tmp_path_factory.mktemp("home")
+    # A short name: QEMU's sockets below it have little room.
+    home = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="lp-"))
     if kept and os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         home = home.with_name(f"{home.name}-{os.environ['PYTEST_XDIST_WORKER']}")
         home.mkdir(parents=True, exist_ok=True)
@@ -58,6 +61,8 @@ def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["LEGACYPROOF_HOME"]
     else:
         os.environ["LEGACYPROOF_HOME"] = old
+    if not kept:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture
