@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,25 +22,11 @@ settings.register_profile("shared", deadline=None, suppress_health_check=[Health
 settings.load_profile("shared")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """What shares a fixture that is dear to make stays in one process: a file, the database servers, the virtual machine.
-
-    Those that take long come first, so that the processes end at about the same time. It wraps the hook, since the plug-in that
-    shares tests out reads the groups in its own, which would come before.
-    """
-
-    def group(item: pytest.Item) -> str:
-        if item.get_closest_marker("vm"):
-            return "vm"
-        return "sql" if item.path.parent.name == "sql" else item.path.name
-
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
-    first = ["vm", "test_demo.py", "test_computer_use_runs.py", "test_mutate_catalogue.py", "test_readme.py", "sql"]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long come first, so that processes which share a test run end at about the same time."""
+    first = ["test_demo.py", "test_computer_use_runs.py", "test_mutate_catalogue.py", "test_readme.py"]
     order = {name: number for number, name in enumerate(first)}
-    items.sort(key=lambda item: (order.get(group(item), len(first)), 0 if item.get_closest_marker("machine") else 1))
-    return (yield)
+    items.sort(key=lambda item: order.get(item.path.name, len(first)))
 
 
 @pytest.fixture(scope="session", autouse=True)
