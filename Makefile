@@ -76,7 +76,7 @@ test: setup-test
 	@# Those that share the virtual machine are one process, beside the others; what it says is shown at the end.
 	@$(BIN)/python -m pytest -m vm $(PYTEST_ARGS) >.vm-tests.log 2>&1 & vm=$$!; trap 'kill $$vm 2>/dev/null || true' EXIT; \
 	failed=0; $(BIN)/python -m pytest -m "not vm" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS) || failed=$$?; \
-	wait $$vm || failed=$$?; cat .vm-tests.log; exit $$failed
+	wait $$vm || failed=$$?; trap - EXIT; cat .vm-tests.log; exit $$failed
 
 lint: $(VENV)/.ready-test
 	@$(BIN)/ruff check .
