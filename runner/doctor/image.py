@@ -90,13 +90,13 @@ def built(image: Image) -> Finding:
 
 
 def _built_wine(name: str, image: Image) -> Finding:
-    from runner.machines import wine_base  # noqa: PLC0415 - refuses to be loaded elsewhere than on Linux
+    from runner.machines import sealing, wine_base  # noqa: PLC0415 - refuses to be loaded elsewhere than on Linux
 
     folder = home() / "images" / wine_base.fingerprint(image)[:32]
     if not folder.is_dir():
         return Finding(name, True, "not yet; it is built when the first machine is made, in about half a minute")
     try:
-        seal = wine_base.checked_seal(folder / "prefix", folder / "seal.json")
+        seal = sealing.checked_seal(folder / "prefix", folder / "seal.json")
     except MachineError as error:
         return Finding(name, False, str(error), f"remove {folder}; it is built again by itself")
     return Finding(name, True, f"{folder} holds what was sealed ({seal.contents[:12]}…)")

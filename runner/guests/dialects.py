@@ -41,16 +41,6 @@ class Dialect(Protocol):
     def resident(self, argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
         """What starts a Windows program that stays, and the folder for its pipe; ``None`` where none can or need."""
 
-    def listing(self, folder: str) -> AgentCommand | None:
-        """Lists a folder: its own path first, then each entry's, last ``/dev/null``, each ended by NUL.
-
-        Args:
-            folder: As :meth:`native` spells it.
-
-        Returns:
-            ``None`` where the agent does not open files.
-        """
-
     def digest(self, file: str) -> AgentCommand | None:
         """Writes the file's SHA-256 in hex, then a blank; ``None`` where the agent does not open files."""
 
@@ -78,10 +68,6 @@ class WindowsDialect:
 
     def resident(self, argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:  # noqa: ARG002 - the protocol's
         """See :class:`Dialect`. Windows starts programs fast."""
-        return None
-
-    def listing(self, folder: str) -> AgentCommand | None:  # noqa: ARG002 - the protocol's
-        """See :class:`Dialect`."""
         return None
 
     def digest(self, file: str) -> AgentCommand | None:  # noqa: ARG002 - the protocol's
@@ -135,10 +121,6 @@ class WineDialect:
     def resident(self, argv: Sequence[str]) -> tuple[tuple[str, ...], str] | None:
         """See :class:`Dialect`."""
         return None if self.scratch is None else ((*self.launcher, *argv), self.scratch)
-
-    def listing(self, folder: str) -> AgentCommand | None:
-        """See :class:`Dialect`."""
-        return AgentCommand("/usr/bin/find", (folder, "/dev/null", "-maxdepth", "1", "-printf", r"%p\0"))
 
     def digest(self, file: str) -> AgentCommand | None:
         """See :class:`Dialect`."""

@@ -22,9 +22,9 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import PureWindowsPath
 
-from contracts.globs import fold
 from runner.guests.agent import READ_CHUNK, Agent, Ended, ReplyLost
 from runner.guests.base import Completed, GuestLost, GuestNotFound, Unreadable
+from runner.guests.by_probe import read_by_probe
 from runner.guests.channel import AgentError, Channel, ChannelTimeout, SocketChannel
 from runner.guests.dialects import WINDOWS, WINE, AgentCommand, Dialect
 from runner.guests.probe import ProbeError, ProbeLimits, ProbeResult, encode_request, parse, spilled
@@ -53,8 +53,6 @@ _PING = 5.0
 _RUN_GRACE = 30.0
 """Seconds that the probe is given beyond a program's own time, to end it and to tell."""
 _START = 60.0
-_NOT_FOUND = {2, 3}
-"""Windows' codes for a file and for a folder that is not there."""
 _MOST_OUTPUT = 16 << 20
 
 
@@ -94,10 +92,10 @@ class QgaGuest:
                 return self._read_by_probe(path, limit, deadline)
             try:
                 return self._read_natively(native, limit, deadline)
-            except GuestNotFound:
-                if "~" in str(path):  # Wine alone knows its 8.3 names
-                    return self._read_by_probe(path, limit, deadline)
-                return self._read_natively(self._located(path, deadline), limit, deadline)
+            except (
+                GuestNotFound
+            ):  # by this spelling; cases, 8.3 names and what is not there at all are the probe's to tell
+                return self._read_by_probe(path, limit, deadline)
 
     def write(self, path: PureWindowsPath, data: bytes, *, timeout: float = 30.0) -> None:
         """See :meth:`Guest.write`. It is sent beside the probe, which puts it in its place if it arrived whole."""
@@ -294,14 +292,7 @@ class QgaGuest:
     # ---- reading files -------------------------------------------------------------------------------------------------
 
     def _read_by_probe(self, path: PureWindowsPath, limit: int, deadline: float) -> bytes:
-        try:
-            return self._ask(["read", "--max-bytes", str(limit), "--", str(path)], deadline).data
-        except ProbeError as error:
-            if error.status == "error" and error.code in _NOT_FOUND:
-                raise GuestNotFound(str(path)) from None
-            if error.status == "truncated":
-                raise Unreadable(f"{path} holds more than the {limit} bytes accepted") from None
-            raise Unreadable(f"{path}: {error.reason}") from None
+        return read_by_probe(lambda argv: self._ask(argv, deadline), path, limit)
 
     def _read_natively(self, native: str, limit: int, deadline: float) -> bytes:
         """By the agent, and a second time: small files whole, of large ones the hash."""
@@ -316,44 +307,6 @@ class QgaGuest:
         if not same:
             raise Unreadable(f"{native} changed while it was read")
         return content
-
-    def _located(self, path: PureWindowsPath, deadline: float) -> str:
-        """Where a file lies whose name may be spelt in another case; found, or not, in listings of its folders.
-
-        Raises:
-            GuestNotFound: A listing does not hold it.
-        """
-        parent = self._own(path.parent)
-        names = self._names(parent, deadline)
-        if names is not None:  # nearly always it is the file itself that is not there
-            return self._entry(path, parent, names, path.name)
-        native = self._own(PureWindowsPath(path.anchor))
-        for part in path.parts[1:]:
-            names = self._names(native, deadline)
-            if names is None:
-                raise Unreadable(f"{native} could not be listed in the guest")
-            native = self._entry(path, native, names, part)
-        return native
-
-    @staticmethod
-    def _entry(path: PureWindowsPath, folder: str, names: Sequence[str], name: str) -> str:
-        alike = [name] if name in names else [other for other in names if fold(other) == fold(name)]
-        if not alike:
-            raise GuestNotFound(str(path))
-        if len(alike) > 1:
-            raise Unreadable(f"{path}: {len(alike)} entries differ in nothing but the case of their letters")
-        return f"{folder}/{alike[0]}"
-
-    def _names(self, folder: str, deadline: float) -> list[str] | None:
-        """What a folder holds; ``None`` if it could not be listed."""
-        command = self._dialect.listing(folder)
-        assert command is not None
-        done = self._look(command, deadline)
-        paths = done.stdout.decode("utf-8", "surrogateescape").split("\0")
-        # Its own path and the mark at the end: a listing that is empty or cut has not both.
-        if done.status != 0 or done.cut or len(paths) < 3 or paths[0] != folder or paths[-2:] != ["/dev/null", ""]:
-            return None
-        return [path[len(folder) + 1 :] for path in paths[1:-2]]
 
     def _look(self, command: AgentCommand, deadline: float) -> Ended:
         """Runs a program of the agent's own system that only reads, once more if its answer was lost."""

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import PureWindowsPath
 
 from runner.guests.base import Completed, GuestNotFound, Unreadable
+from runner.guests.by_probe import read_by_probe
 from runner.guests.probe import AnswerSplitter, ProbeResult, encode_request, parse
 from runner.machines.sandbox import Sandbox
 
@@ -78,10 +79,8 @@ class WineGuest:
         """See :meth:`Guest.read`."""
         try:
             opened = self._sandbox.open_file(str(path), timeout=timeout)
-        except GuestNotFound:
-            if "~" not in str(path):
-                raise
-            return self._read_by_short_name(path, limit, timeout)
+        except GuestNotFound:  # by this spelling; 8.3 names, and what is not there at all, are Wine's to tell
+            return read_by_probe(lambda argv: self.probe(*argv, timeout=timeout), path, limit)
         with opened as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
@@ -96,15 +95,6 @@ class WineGuest:
         if length < size:
             raise Unreadable(f"{path}: only {length} of {size} bytes could be read")
         return b"".join(parts)
-
-    def _read_by_short_name(self, path: PureWindowsPath, limit: int, timeout: float) -> bytes:
-        """Reads through the probe, since Wine alone knows its 8.3 names."""
-        there = self.probe("files", "--max-depth", "1", str(path), timeout=timeout).roots[0]
-        if there.exists is False:
-            raise GuestNotFound(str(path))
-        if there.type != "file":
-            raise Unreadable(f"{path} is no plain file")
-        return self.probe("read", "--max-bytes", str(limit), str(path), timeout=timeout).data
 
     def write(self, path: PureWindowsPath, data: bytes, *, timeout: float = 30.0) -> None:
         """See :meth:`Guest.write`."""

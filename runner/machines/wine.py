@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from contracts.schema import SetupStep, StartProgram
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
-from runner.machines import folders, wine_base
+from runner.machines import folders, sealing, wine_base
 from runner.machines.base import Freshness, Leftover, MachineError, Tag, home, is_locked, lock
 from runner.machines.folders import MachineFolder
 from runner.machines.images import Image
@@ -67,14 +67,14 @@ class WineProvider:
     def leftovers(self) -> list[Leftover]:
         """See :meth:`MachineProvider.leftovers`. Half-built images and checkpoints, of every provider, are told with them."""
         found = folders.leftovers(_PROVIDER)
-        for folder in sorted(home().glob(f"*/*{wine_base.UNFINISHED}")):
+        for folder in sorted(home().glob(f"*/*{sealing.UNFINISHED}")):
             if not is_locked(folder.with_suffix(".lock")):
                 found.append(Leftover(folder.name, "cache", folder.parent.name, 0, alive=False, folder=folder))
         return found
 
     def reap(self, leftover: Leftover) -> None:
         """See :meth:`MachineProvider.reap`. Processes are found by the machine's own folder on their command lines."""
-        building = leftover.folder.suffix == wine_base.UNFINISHED
+        building = leftover.folder.suffix == sealing.UNFINISHED
         held = lock(leftover.folder.with_suffix(".lock") if building else leftover.folder / "lock")
         if held is None:
             raise MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
@@ -113,10 +113,10 @@ class WineCheckpoint:
         Raises:
             MachineError: One is missing or was changed.
         """
-        if wine_base.checked_seal(self.prefix, self.prefix.parent / "seal.json").contents != self.base:
+        if sealing.checked_seal(self.prefix, self.prefix.parent / "seal.json").contents != self.base:
             raise MachineError(f"{self.prefix} is no longer the base that this checkpoint was made from")
         for layer, digest in self.layers:
-            if wine_base.checked_seal(layer, layer.parent / "seal.json").contents != digest:
+            if sealing.checked_seal(layer, layer.parent / "seal.json").contents != digest:
                 raise MachineError(f"{layer} is no longer the set-up that this checkpoint was made from")
 
     def clone(self, tag: Tag) -> WineMachine:
@@ -273,7 +273,7 @@ def _with_setup(base: WineCheckpoint, set_up: SetUp) -> WineCheckpoint:
             machine.discard()
 
     kept = home() / "checkpoints" / digest
-    layer, seal = wine_base.sealed(kept, "layer", fill, about={"base": base.digest})
+    layer, seal = sealing.sealed(kept, "layer", fill, about={"base": base.digest})
     return WineCheckpoint(base.image, base.key, base.prefix, base.base, ((layer, seal.contents),))
 
 

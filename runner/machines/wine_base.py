@@ -1,33 +1,25 @@
 """The embedded machine's base: a Wine drive built once per image, sealed, and never written again.
 
 A base lies in the cache under the fingerprint of everything that goes into it: manifest, recipes, probe, Wine's version, and
-this module's own recipe number. Its seal records a hash of all contents and a hash of what the file system says about each
-file (inode, size, times); the second is checked before every clone. The kernel sets a file's change time and no program can
-put it back, so an equal second hash means that the contents are still those of the first.
+this module's own recipe number.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import json
-import os
 import shutil
-import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path, PureWindowsPath
 
 from runner.machines.base import MachineError, home
 from runner.machines.images import FOLDER, Image, Program, sources
+from runner.machines.recipes import built
 from runner.machines.sandbox import Sandbox
+from runner.machines.sealing import Seal, sealed
 
-UNFINISHED = ".unfinished"
-"""Suffix of folders that are being filled; under a free lock they are leftovers."""
 RECIPE = 1
 """Raised whenever this module builds bases differently."""
 WINE = Path("/usr/lib/wine/wine64")
@@ -49,90 +41,6 @@ def environment(image: Image) -> dict[str, str]:
         "PATH": "/usr/bin:/bin",
         "TZ": image.manifest.timezone,
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Seal:
-    """What a sealed folder holds: ``contents`` for the record, ``stat`` for the quick check."""
-
-    contents: str
-    stat: str
-
-
-def _entries(folder: Path) -> Iterator[tuple[str, os.stat_result, Path]]:
-    for parent, folders, files in os.walk(folder):
-        folders.sort()
-        for name in sorted([*folders, *files]):
-            path = Path(parent, name)
-            yield str(path.relative_to(folder)), path.lstat(), path
-
-
-def stat_hash(folder: Path) -> str:
-    """Hash of what the file system says about every entry: kind, size, inode, modification and change time."""
-    digest = hashlib.sha256()
-    for name, info, _ in _entries(folder):
-        digest.update(
-            f"{name}\0{info.st_mode}\0{info.st_size}\0{info.st_ino}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode()
-        )
-    return digest.hexdigest()
-
-
-def contents_hash(folder: Path) -> str:
-    """Hash of every entry's name, kind and content."""
-    digest = hashlib.sha256()
-    for name, info, path in _entries(folder):
-        digest.update(f"{name}\0{stat.S_IFMT(info.st_mode)}\0".encode())
-        if stat.S_ISLNK(info.st_mode):
-            digest.update(str(path.readlink()).encode())
-        elif stat.S_ISREG(info.st_mode):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        elif stat.S_ISCHR(info.st_mode):  # a whiteout of an overlay layer
-            digest.update(str(info.st_rdev).encode())
-    return digest.hexdigest()
-
-
-def seal(folder: Path, seal_file: Path, *, about: Mapping[str, str]) -> Seal:
-    """Records what the folder holds now."""
-    made = Seal(contents_hash(folder), stat_hash(folder))
-    written = seal_file.with_suffix(".new")
-    written.write_text(json.dumps({"contents": made.contents, "stat": made.stat, **about}, indent=1) + "\n")
-    written.rename(seal_file)
-    return made
-
-
-def checked_seal(folder: Path, seal_file: Path) -> Seal:
-    """The seal, after checking that the folder still is what was sealed.
-
-    Raises:
-        MachineError: The folder or its seal is missing, or the contents differ; never answered by another base.
-    """
-    try:
-        recorded = json.loads(seal_file.read_text())
-        made = Seal(str(recorded.pop("contents")), str(recorded.pop("stat")))
-    except (OSError, ValueError, KeyError) as error:
-        raise MachineError(
-            f"{folder}: its seal cannot be read ({error}); remove the folder to have it built again"
-        ) from None
-    if not folder.is_dir():
-        raise MachineError(f"{folder} is missing; remove {seal_file.parent} to have it built again")
-    if stat_hash(folder) != made.stat:
-        # A copied or restored cache has other inodes and times; only the contents decide.
-        if contents_hash(folder) != made.contents:
-            raise MachineError(
-                f"{folder} was changed after it was sealed; remove {seal_file.parent} to have it built again"
-            )
-        return seal(folder, seal_file, about=recorded)
-    return made
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds a lock between processes; it goes away with its holder, whatever becomes of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 @cache
@@ -157,16 +65,6 @@ def fingerprint(image: Image) -> str:
     return image.fingerprint(f"recipe {RECIPE}", wine_version(), probe.hexdigest())
 
 
-def make(folder: Path, target: str) -> Path:
-    """Builds one file of a recipe; not everything, which may need compilers that nobody here uses."""
-    done = subprocess.run(
-        ["make", "-s", "-C", folder, target], capture_output=True, text=True, check=False, timeout=600
-    )
-    if done.returncode != 0:
-        raise MachineError(f"make {target} in {folder} failed: {done.stderr.strip()[-2000:]}")
-    return folder / target
-
-
 def _on_drive(prefix: Path, path: str) -> Path:
     return prefix.joinpath("drive_c", *PureWindowsPath(path).parts[1:])
 
@@ -187,7 +85,7 @@ def _put_program(prefix: Path, image: Image, program: Program) -> None:
             done = subprocess.run(seed, cwd=recipe, capture_output=True, text=True, check=False, timeout=120)
             if done.returncode != 0:
                 raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
-        shutil.copy2(make(recipe, program.executable), target)
+        shutil.copy2(built(recipe, program.executable), target)
 
 
 def _settings(image: Image) -> str:
@@ -237,32 +135,6 @@ def build(image: Image, key: str, *, say: Callable[[str], None]) -> tuple[Path, 
     return sealed(home() / "images" / key[:32], "prefix", fill, about={"image": image.manifest.name, "key": key})
 
 
-def sealed(folder: Path, part: str, fill: Callable[[Path], None], *, about: Mapping[str, str]) -> tuple[Path, Seal]:
-    """A folder of the cache: filled and sealed by the first who asks for it, checked for everyone.
-
-    Args:
-        folder: Its place in the cache.
-        part: Name of the sealed folder within.
-        fill: Makes that folder; whatever it leaves is removed if it fails.
-        about: What the seal says beside the hashes.
-
-    Raises:
-        MachineError: What is there is damaged.
-    """
-    with locked(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            unfinished = folder.with_suffix(UNFINISHED)
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            try:
-                fill(unfinished / part)
-                seal(unfinished / part, unfinished / "seal.json", about=about)
-                unfinished.rename(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return folder / part, checked_seal(folder / part, folder / "seal.json")
-
-
 def fill_prefix(prefix: Path, image: Image) -> None:
     """Makes a new Wine drive with everything that the image's manifest names.
 
@@ -296,6 +168,6 @@ def fill_prefix(prefix: Path, image: Image) -> None:
             drive.unlink()
     tools = prefix / "drive_c" / "legacyproof"
     tools.mkdir()
-    shutil.copy2(make(FOLDER / "probe", "build/x86_64/lpprobe.exe"), tools)
+    shutil.copy2(built(FOLDER / "probe", "build/x86_64/lpprobe.exe"), tools)
     for program in image.manifest.programs.values():
         _put_program(prefix, image, program)

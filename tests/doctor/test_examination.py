@@ -16,7 +16,7 @@ from runner.commands import doctor as command
 from runner.doctor import examination, host
 from runner.doctor import image as looking
 from runner.findings import Finding
-from runner.machines import wine_base
+from runner.machines import sealing, wine_base
 from runner.machines.base import Leftover, MachineError, provider
 from runner.machines.images import Image
 
@@ -143,7 +143,7 @@ def test_an_image_that_was_altered_after_it_was_sealed(
     folder = tmp_path / "home" / "images" / ("f" * 32)
     (folder / "prefix").mkdir(parents=True)
     (folder / "prefix" / "system.dat").write_text("as it was")
-    wine_base.seal(folder / "prefix", folder / "seal.json", about={})
+    sealing.seal(folder / "prefix", folder / "seal.json", about={})
     assert "what was sealed" in looking.built(image).message
     (folder / "prefix" / "system.dat").write_text("altered!!")
     finding = looking.built(image)

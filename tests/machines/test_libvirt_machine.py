@@ -16,7 +16,7 @@ from runner.display.rfb import DisplayAuthError, DisplayError, RfbClient
 from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.qga import QgaGuest
 from runner.guests.windows import windows
-from runner.machines import wine_base
+from runner.machines import sealing
 from runner.machines.base import DiskReadable, MachineError, Tag
 from runner.machines.folders import processes_of
 from runner.machines.libvirt import LibvirtCheckpoint, LibvirtMachine, LibvirtProvider
@@ -164,5 +164,5 @@ def test_image_and_checkpoint_are_unchanged_after_all_that(
         assert disk.guest.read(PATIENTS, limit=1 << 20)
     with pytest.raises(MachineError, match="does not run any more"):
         machine.ensure_alive()
-    assert wine_base.contents_hash(vm_checkpoint.kept.state) == vm_checkpoint.digest
+    assert sealing.contents_hash(vm_checkpoint.kept.state) == vm_checkpoint.digest
     vm_checkpoint.verify()

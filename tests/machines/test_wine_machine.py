@@ -17,7 +17,7 @@ from runner.display.handshake import DisplayAddress
 from runner.display.rfb import DisplayAuthError, DisplayError, RfbClient
 from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.windows import wait_for_window, windows
-from runner.machines import folders, wine, wine_base
+from runner.machines import folders, sealing, wine
 from runner.machines.base import MachineError, SetupError, Tag, home
 from runner.machines.images import Image
 from runner.machines.wine import WineCheckpoint, WineMachine, WineProvider
@@ -71,7 +71,7 @@ def test_two_machines_side_by_side_do_not_meet(machine: WineMachine, checkpoint:
 
 
 def test_the_base_is_unchanged_after_a_machine_has_written_everywhere(checkpoint: WineCheckpoint) -> None:
-    before = wine_base.contents_hash(checkpoint.prefix)
+    before = sealing.contents_hash(checkpoint.prefix)
     made = checkpoint.clone(Tag("tests", "writer"))
     try:
         made.guest.write(PureWindowsPath(r"C:\DSWIN\DATA\PATIENT.DBF"), b"gone")
@@ -79,7 +79,7 @@ def test_the_base_is_unchanged_after_a_machine_has_written_everywhere(checkpoint
         made.settle_to_disk()
     finally:
         made.discard()
-    assert wine_base.contents_hash(checkpoint.prefix) == before
+    assert sealing.contents_hash(checkpoint.prefix) == before
 
 
 def test_a_changed_base_is_an_error_and_never_used(checkpoint: WineCheckpoint, image: Image) -> None:

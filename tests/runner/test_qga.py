@@ -299,10 +299,8 @@ def test_a_pipe_is_no_file() -> None:
 
 def test_absence_is_understood_behind_a_long_path_and_not_taken_from_a_path() -> None:
     long = PureWindowsPath("C:\\", *["ü" * 200] * 10)
-    fake = FakeAgent()
-    fake.other = lambda path, arguments: (0, f"{arguments[0]}\0/dev/null\0".encode())
     with pytest.raises(GuestNotFound):
-        wine(fake).read(long, limit=10)
+        wine(FakeAgent(lambda request: (1, refused(request, 3)))).read(long, limit=10)
     misleading = AgentError("GenericError", "failed to open file '/mnt/c/No such file or directory': Permission denied")
     with pytest.raises(Unreadable, match="Permission denied"):
         wine(FakeAgent(script={"guest-file-open": [misleading]})).read(TABLE, limit=10)
@@ -314,42 +312,23 @@ def test_a_refusal_that_is_not_about_absence_is_unreadable() -> None:
         wine(FakeAgent(script={"guest-file-open": [refusal]})).read(TABLE, limit=10)
 
 
-def listing(**folders: list[str]) -> Any:
-    """What ``find`` says of these folders; others are not there."""
-    known = {path.replace("_", "/"): names for path, names in folders.items()}
-
-    def find(path: str, arguments: list[str]) -> tuple[int, bytes]:
-        assert path == "/usr/bin/find"
-        inside = arguments[0].removeprefix("/mnt/c")
-        if inside not in known:
-            return 1, b"/dev/null\0"
-        found = [arguments[0], *(f"{arguments[0]}/{name}" for name in known[inside]), "/dev/null"]
-        return 0, b"".join(name.encode() + b"\0" for name in found)
-
-    return find
+@pytest.mark.parametrize("path", [str(TABLE).lower(), r"C:\DSWIN\DATA\PATIEN~1.DBF"])
+def test_a_name_that_only_windows_knows_is_the_probes_to_read(path: str) -> None:
+    fake = FakeAgent(reading(b"abc"), files={"/mnt/c/Dswin/data/Patient.dbf": b"abc"})
+    assert wine(fake).read(PureWindowsPath(path), limit=10) == b"abc"
 
 
-def test_a_name_in_another_case_is_found_by_listing() -> None:
-    fake = FakeAgent(files={"/mnt/c/Dswin/data/Patient.dbf": b"abc"})
-    fake.other = listing(**{"": ["windows", "Dswin"], "/Dswin": ["data"], "/Dswin/data": ["Patient.dbf", "x"]})
-    assert wine(fake).read(TABLE, limit=10) == b"abc"
-
-
-def test_absence_is_believed_only_of_a_listing() -> None:
-    fake = FakeAgent()
-    fake.other = listing(**{"/DSWIN/DATA": ["OTHER.DBF"]})
-    with pytest.raises(GuestNotFound):
-        wine(fake).read(TABLE, limit=10)
-    fake.other = listing(**{"": ["windows"]})
+@pytest.mark.parametrize("code", [2, 3])
+def test_absence_is_believed_only_of_windows(code: int) -> None:
+    fake = FakeAgent(lambda request: (1, refused(request, code)))
     with pytest.raises(GuestNotFound):
         wine(fake).read(TABLE, limit=10)
 
 
-def test_two_names_that_differ_in_case_alone_are_unreadable() -> None:
-    fake = FakeAgent()
-    fake.other = listing(**{"/DSWIN/DATA": ["patient.dbf", "Patient.dbf"]})
-    with pytest.raises(Unreadable, match="case"):
-        wine(fake).read(TABLE, limit=10)
+@pytest.mark.parametrize("code", [5, 32, 123])
+def test_a_file_that_the_agent_does_not_find_and_windows_cannot_read_is_unreadable(code: int) -> None:
+    with pytest.raises(Unreadable):
+        wine(FakeAgent(lambda request: (1, refused(request, code)))).read(TABLE, limit=10)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from runner.guests.agent import Agent
 from runner.guests.base import GuestLost
 from runner.guests.dialects import WINDOWS, WINE, Dialect
 from runner.guests.qga import QgaGuest
-from runner.machines import wine_base
 from runner.machines.base import MachineError, Tag
 from runner.machines.images import FOLDER, Image, LibvirtPart
+from runner.machines.recipes import built
 from runner.machines.setup import SetUp
 from runner.machines.virt.domain_xml import Domain, DomainTag, Hardware, Memory, Screen
 from runner.machines.virt.hypervisor import Hypervisor
@@ -124,7 +124,7 @@ class Blueprint:
         Raises:
             MachineError: It cannot be built.
         """
-        return wine_base.make(FOLDER / "probe", _PROBES[self.part.runs]).read_bytes()
+        return built(FOLDER / "probe", _PROBES[self.part.runs]).read_bytes()
 
 
 def await_agent(guest: QgaGuest, domain: RunningDomain, timeout: float) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 from contracts.schema import StartProgram
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.qga import QgaGuest, install_probe
-from runner.machines import wine_base
+from runner.machines import sealing
 from runner.machines.base import MachineError, Tag, home
 from runner.machines.readiness import prove, start_programs
 from runner.machines.virt import disk_state, overlays
@@ -78,7 +78,7 @@ class Kept:
         Raises:
             MachineError: It is missing or was changed; it is never answered by another one.
         """
-        if wine_base.checked_seal(self.state, self.state.parent / "seal.json").contents != self.digest:
+        if sealing.checked_seal(self.state, self.state.parent / "seal.json").contents != self.digest:
             raise MachineError(f"{self.state} is no longer the checkpoint that was made")
 
 
@@ -92,7 +92,7 @@ def kept(plan: Blueprint, kind: Kind) -> Kept:
     folder = home() / "checkpoints" / _key(plan, kind)[:32]
     fill = _with_memory if kind == "memory" else _of_disk
     about = {"image": plan.image.manifest.name, "base": plan.base(), "kind": kind, "versions": plan.host.versions}
-    state, seal = wine_base.sealed(folder, _STATE, _filling(plan, fill, folder / _STATE), about=about)
+    state, seal = sealing.sealed(folder, _STATE, _filling(plan, fill, folder / _STATE), about=about)
     return Kept(state, seal.contents, kind)
 
 
