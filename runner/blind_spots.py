@@ -13,6 +13,7 @@ from contracts.globs import compile_glob
 from contracts.schema import DbfTable, FileTree, Observable
 from runner.guests.base import GuestLost, Unreadable, is_below
 from runner.machines.base import DiskReadable, DiskState, MachineError
+from runner.own_files import is_ours
 from runner.record import BlindSpots, DiskFile
 from validators.changes import Verb
 from validators.dbf import is_owned
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 500
 """How many files outside of the observables are listed; all are counted."""
-_OURS = PureWindowsPath(r"C:\legacyproof")
 
 
 def audit_of_machine(machine: DiskReadable, observe: Mapping[str, Observable]) -> BlindSpots:
@@ -37,16 +37,16 @@ def audit_of_machine(machine: DiskReadable, observe: Mapping[str, Observable]) -
 def audit(disk: DiskState, observe: Mapping[str, Observable]) -> BlindSpots:
     """Sorts what changed on a disk; a disk that cannot be understood is told as such and spoils no verdict."""
     try:
-        return sort_changes(disk.changed(), observe, how=disk.taken)
+        found = sort_changes(disk.changed(), observe, how=disk.taken)
     except (Unreadable, OSError) as error:
         return BlindSpots(how=disk.taken, unreadable=str(error))
+    return found.model_copy(update={"drives": list(disk.drives), "left_out_disks": list(disk.left_out)})
 
 
 def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable], *, how: str) -> BlindSpots:
     r"""Tells apart what is observed, what is the system's own book-keeping, and what nothing looks at.
 
-    Files that only the runner writes (its folder ``C:\legacyproof``) are left out; folders whose times follow from a change
-    within them, too.
+    The runner's own files are left out; folders whose times follow from a change within them, too.
 
     Args:
         changed: What differs between checkpoint and machine.
@@ -56,12 +56,11 @@ def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable
     observed = system = 0
     outside: list[DiskFile] = []
     for change in changed:
-        path = PureWindowsPath(change.path)
-        if is_below(path, [_OURS]) or change.noise == "directory":
+        if all(map(is_ours, _places(change))) or change.noise == "directory":
             continue
         if change.noise:
             system += 1
-        elif any(_looks_at(spec, path) for spec in observe.values()):
+        elif all(any(_looks_at(spec, place, change) for spec in observe.values()) for place in _places(change)):
             observed += 1
         else:
             outside.append(
@@ -75,9 +74,18 @@ def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable
     return BlindSpots(how=how, observed=observed, system=system, files=outside[:MAX_LISTED], left_out=left_out)
 
 
-def _looks_at(spec: Observable, path: PureWindowsPath) -> bool:
-    if isinstance(spec, DbfTable):
-        return is_owned(spec, str(path), Verb.MODIFIED)
+def _places(change: DiskChange) -> list[PureWindowsPath]:
+    """Where it is and where it was: what moves from elsewhere into sight is lost elsewhere."""
+    return [PureWindowsPath(place) for place in (change.path, change.old_path) if place]
+
+
+def _looks_at(spec: Observable, path: PureWindowsPath, change: DiskChange) -> bool:
+    if isinstance(spec, DbfTable):  # its rows, and whether it is there
+        return (
+            is_owned(spec, str(path), Verb.MODIFIED)
+            and not change.stream
+            and set(change.what) <= {"data", "name", "times"}
+        )
     if not isinstance(spec, FileTree):
         return False
     root = PureWindowsPath(spec.files)

@@ -25,10 +25,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from runner.record import Frame, Reading, RunRecord, SnapshotRef, TimelineEntry, VerdictPart
+from contracts.schema import SHORTEST_SECRET
+from runner.record import Frame, Reading, RunRecord, SnapshotRef, TimelineEntry
 from runner.rejudge import Kept
+from runner.spellings import blot, blot_part, blot_value
 from runner.states import keep_state, load_state
-from runner.store import StoreError, blot_out, blotted
+from runner.store import StoreError
 from validators.registry import RegistryState
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
@@ -37,8 +39,6 @@ MAX_FILES = 1_000_000
 MAX_MANIFEST = 256 << 20
 MAX_ARCHIVE = 64 << 30
 """The most bytes that an archive may hold."""
-SHORTEST_SECRET = 4
-"""Characters of the shortest text that is blotted out of evidence."""
 _NAME = re.compile(r"blobs/[0-9a-f]{2}/[0-9a-f]{64}|[A-Za-z0-9][A-Za-z0-9._-]{0,299}/record\.json")
 _SUM = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 20
@@ -166,21 +166,27 @@ class _Copy:
         if not hidden:
             return record
         contract, agent, recording = record.contract, record.agent, record.recording
-        texts = {name: blot_out(getattr(contract, name), hidden) for name in ("title", "instruction", "goal")}
-        timeline = [entry.model_copy(update={"text": blot_out(entry.text, hidden)}) for entry in agent.timeline]
-        typed = [piece.model_copy(update={"text": blot_out(piece.text, hidden)}) for piece in recording.typed]
+        texts = {
+            name: blot(getattr(contract, name), hidden)
+            for name in ("title", "application", "domain", "instruction", "goal")
+        }
+        timeline = [entry.model_copy(update={"text": blot(entry.text, hidden)}) for entry in agent.timeline]
+        typed = [piece.model_copy(update={"text": blot(piece.text, hidden)}) for piece in recording.typed]
         said = {
-            "message": blot_out(agent.message, hidden),
-            "returned": blotted(agent.returned, hidden),
+            "message": blot(agent.message, hidden),
+            "returned": blot_value(agent.returned, hidden),
             "timeline": timeline,
         }
         return record.model_copy(
             update={
-                "contract": contract.model_copy(update={**texts, "parameters": blotted(contract.parameters, hidden)}),
+                "contract": contract.model_copy(
+                    update={**texts, "parameters": blot_value(contract.parameters, hidden)}
+                ),
                 "agent": agent.model_copy(update=said),
                 "recording": recording.model_copy(update={"typed": typed, "events": None}),  # keys spell what was typed
-                "verdict": VerdictPart.model_validate(blotted(record.verdict.model_dump(), hidden)),
-                "faults": [blot_out(fault, hidden) for fault in record.faults],
+                "verdict": blot_part(record.verdict, hidden),
+                "blind_spots": record.blind_spots and blot_part(record.blind_spots, hidden),
+                "faults": [blot(fault, hidden) for fault in record.faults],
             }
         )
 
@@ -237,8 +243,8 @@ class _Copy:
 
     def _blotted(self, data: bytes) -> bytes:
         for secret in self._secrets:
-            for spelt, blot in _spellings(secret):
-                data = data.replace(spelt, blot)
+            for spelt, blotted in _spellings(secret):
+                data = data.replace(spelt, blotted)
         return data
 
 

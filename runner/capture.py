@@ -33,6 +33,7 @@ from contracts.schema import (
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.probe import FileEntry, ProbeResult
 from runner.guests.registry import read_registry
+from runner.own_files import is_ours
 from runner.sql.snapshot import read_tables
 from validators.changes import Verb
 from validators.dbf import MemoKind, TableState, is_owned
@@ -155,7 +156,7 @@ def read_tree(guest: Guest, spec: FileTree, earlier: TreeState | None, *, seed: 
     listing = guest.probe("files", "--streams", spec.files, timeout=120.0)
     if not _root_exists(listing, spec):
         return TreeState(exists=False)
-    entries = [entry for entry in listing.files if entry.path]
+    entries = [entry for entry in listing.files if entry.path and not is_ours(PureWindowsPath(spec.files, entry.path))]
     whole = spec.verify == "full" or sum(entry.size for entry in entries) <= HASH_ALL
     known = {item.path: item for item in earlier.items} if earlier is not None and not whole else {}
     items = [_item(entry, known.get(entry.path)) for entry in entries]
@@ -232,7 +233,8 @@ def _hash_streams(guest: Guest, root: str, paths: Sequence[str]) -> dict[str, st
 def _root_exists(listing: ProbeResult, spec: FileTree) -> bool:
     found = listing.roots[0] if len(listing.roots) == 1 else None
     if found is None or found.exists is None:
-        raise Unreadable(f"{spec.files}: the probe could not tell whether it exists")
+        why = f": {listing.faults[0].message}" if listing.faults else ""
+        raise Unreadable(f"{spec.files}: the probe could not tell whether it exists{why}")
     if found.exists and found.type != "dir":
         raise Unreadable(f"{spec.files} is a {found.type}, not a folder")
     ignored = [compile_glob(rule.path) for rule in spec.ignore]
@@ -317,7 +319,10 @@ def _cheap(guest: Guest, observe: Mapping[str, Observable], timeout: float) -> o
     try:
         files = guest.probe("files", *roots, timeout=timeout).files if roots else ()
         screen = read_windows(guest) if any(isinstance(spec, Windows) for spec in observe.values()) else None
-        return [(f.root, f.path, f.size, f.mtime, f.attr) for f in files], screen
+        ours = [is_ours(PureWindowsPath(roots[f.root], f.path)) for f in files]
+        return [
+            (f.root, f.path, f.size, f.mtime, f.attr) for f, own in zip(files, ours, strict=True) if not own
+        ], screen
     except Unreadable:
         return None
 

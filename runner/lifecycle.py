@@ -57,7 +57,8 @@ from runner.record import (
     VerdictPart,
     Worked,
 )
-from runner.store import Campaign, blot_out, blotted
+from runner.spellings import blot, blot_part, blot_value
+from runner.store import Campaign
 from runner.verdict_record import verdict_part
 from validators.changes import Comparison, ContractFault
 from validators.dbf import KeyIndex, TableState
@@ -411,13 +412,17 @@ def _run_id(plan: RunPlan) -> str:
 
 def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
     loaded, contract = draft.plan.contract, draft.plan.contract.contract
+    report = draft.supervised.report if draft.supervised else None
     hidden = contract.secrets
+    spoken = (
+        *hidden,
+        *(report.hidden if report else ()),
+    )  # an agent's own secrets can be ordinary words: not beyond what it says
     shown = {
-        name: blotted(value if isinstance(value, _PLAIN) else str(value), hidden)
+        name: blot_value(value if isinstance(value, _PLAIN) else str(value), hidden)
         for name, value in contract.parameter_values.items()
     }
-    report = draft.supervised.report if draft.supervised else None
-    source = blot_out(loaded.source.decode("utf-8", "replace"), hidden).encode()
+    source = blot(loaded.source.decode("utf-8", "replace"), hidden).encode()
     return RunRecord(
         run=draft.run,
         campaign=campaign.name,
@@ -425,27 +430,27 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         attempt=draft.plan.attempt,
         contract=ContractRef(
             id=contract.id,
-            title=contract.title,
+            title=blot(contract.title, hidden),
             sha256=loaded.sha256,
             source=campaign.keep(source),
             pictures={name: campaign.keep(data) for name, data in loaded.pictures.items()},
             parameters=shown,
             state_changing=contract.state_changing,
-            application=contract.application,
-            domain=contract.domain,
-            instruction=blot_out(contract.instruction, hidden),
-            goal=blot_out(contract.goal_state.summary, hidden),
+            application=blot(contract.application, hidden),
+            domain=blot(contract.domain, hidden),
+            instruction=blot(contract.instruction, hidden),
+            goal=blot(contract.goal_state.summary, hidden),
         ),
         agent=AgentRef(
-            spec=blot_out(draft.plan.agent.spec, hidden),
-            name=blot_out(draft.plan.agent.agent.name, hidden),
+            spec=blot(draft.plan.agent.spec, hidden),
+            name=blot(draft.plan.agent.agent.name, hidden),
             prompt=draft.plan.condition,
-            prompt_text=campaign.keep(blot_out(draft.prompt, hidden).encode()),
+            prompt_text=campaign.keep(blot(draft.prompt, hidden).encode()),
             status=report.status if report else "not_run",
-            message=blot_out(report.message, hidden) if report else "",
-            returned=blotted(report.returned, hidden) if report else None,
+            message=blot(report.message, spoken) if report else "",
+            returned=blot_value(report.returned, spoken) if report else None,
             usage=dict(report.usage) if report else {},
-            timeline=[_entry(happening, hidden, campaign) for happening in (report.timeline if report else ())],
+            timeline=[_entry(happening, spoken, campaign) for happening in (report.timeline if report else ())],
         ),
         image=draft.plan.image,
         provider=draft.provider or "none",
@@ -458,11 +463,19 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         before=draft.before,
         after=draft.after,
         recording=draft.recording,
-        blind_spots=draft.blind_spots,
-        verdict=VerdictPart.model_validate(blotted(verdict_part(verdict, draft.comparisons).model_dump(), hidden)),
+        blind_spots=draft.blind_spots and blot_part(draft.blind_spots, hidden),
+        verdict=_judgement(blot_part(verdict_part(verdict, draft.comparisons), hidden), spoken),
         intended=draft.plan.agent.intended,
-        faults=[blot_out(fault, hidden) for fault in draft.faults],
+        faults=[blot(fault, spoken) for fault in draft.faults],
     )
+
+
+def _judgement(part: VerdictPart, spoken: tuple[str, ...]) -> VerdictPart:
+    """The judgement, without an agent's own secrets in what it says of the returned values."""
+    if not part.returns:
+        return part
+    returns = [blot_part(problem, spoken) for problem in part.returns]
+    return part.model_copy(update={"returns": returns, "reason": blot(part.reason, spoken)})
 
 
 _PLAIN = (str, bool, int, list)
@@ -472,6 +485,6 @@ def _entry(happening: Happening, hidden: tuple[str, ...], campaign: Campaign) ->
     picture = bare_png(happening.screenshot) if isinstance(happening.screenshot, bytes) else None
     return TimelineEntry(
         t=float(happening.t),
-        text=blot_out(str(happening.text)[:2000], hidden),
+        text=blot(str(happening.text)[:2000], hidden),
         screenshot=campaign.keep(picture) if picture else None,
     )

@@ -7,7 +7,7 @@ must accept fields that they do not know; writers raise :data:`VERSION` when a f
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,6 +22,8 @@ class Part(BaseModel):
     """Base of the record's parts."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
+    our_words: ClassVar[frozenset[str]] = frozenset()
+    """The fields that hold words of this program and no free text."""
 
 
 class ContractRef(Part):
@@ -141,6 +143,8 @@ class FieldChange(Part):
 class LedgerEntry(Part):
     """One change and what accounts for it."""
 
+    our_words = frozenset({"verb", "status"})
+
     observable: str
     verb: str
     subject: str
@@ -156,6 +160,8 @@ class LedgerEntry(Part):
 
 class Missing(Part):
     """An expectation that nothing filled."""
+
+    our_words = frozenset({"verb"})
 
     effect: str
     observable: str
@@ -199,6 +205,8 @@ class ReturnProblem(Part):
 class VerdictPart(Part):
     """The judgement."""
 
+    our_words = frozenset({"outcome", "kind", "cause", "side_effects"})
+
     outcome: OutcomeName
     kind: str | None = None
     cause: str | None = None
@@ -229,6 +237,8 @@ class Worked(Part):
 class DiskFile(Part):
     """One file of the machine's disk that differs from the checkpoint."""
 
+    our_words = frozenset({"kind", "what"})
+
     path: str
     kind: str
     """created, modified, deleted, renamed."""
@@ -241,12 +251,16 @@ class DiskFile(Part):
 
 
 class BlindSpots(Part):
-    """What else changed on the whole disk: the answer to what the contract's observables cannot see."""
+    """What else changed on the machine's drives: the answer to what the contract's observables cannot see."""
 
     how: str = ""
     """How the state got to the disk."""
     unreadable: str | None = None
     """Why the disk could not be looked at."""
+    drives: list[str] = Field(default_factory=list)
+    """The drives that were compared."""
+    left_out_disks: list[str] = Field(default_factory=list)
+    """Disks of the machine that were not, because nobody says which drive they hold."""
     observed: int = 0
     """Changed files that the contract observes."""
     system: int = 0

@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from contracts.load import ContractError, LoadedContract, load_contract, load_text
 from runner.lifecycle import Learnt
 from runner.record import LedgerEntry, Missing, RunRecord, VerdictPart
-from runner.store import Campaign, StoreError, blotted
+from runner.spellings import BLOT, blot_part
+from runner.store import Campaign, StoreError
 from runner.verdict_record import verdict_part
 from validators.changes import Comparison, ContractFault, Unreadable
 from validators.files import TreeState
@@ -28,8 +29,6 @@ from validators.snapshot import Snapshot, compare
 from validators.values import shown
 from validators.verdict import Claim, UnscoredCause, Verdict, judge, unscored
 
-BLOTTED = "•••"
-"""What stands in records where a secret value was."""
 _NEVER_AGAIN = ("machine", "agent_infrastructure", "cancelled")
 """Causes of unscored runs that lie outside of what a contract says."""
 
@@ -101,14 +100,14 @@ def contract_of(kept: Kept, file: Path | None = None, overrides: Mapping[str, st
         values = {
             name: value
             for name, value in record.contract.parameters.items()
-            if name in declared.parameters and BLOTTED not in str(value)
+            if name in declared.parameters and BLOT not in str(value)
         }
         loaded = load({**values, **(overrides or {})})
     except ContractError as error:
         raise NotJudged(f"the contract cannot be used: {error}") from None
-    if file is None and any(BLOTTED in secret for secret in loaded.contract.secrets):
+    if file is None and any(BLOT in secret for secret in loaded.contract.secrets):
         raise NotJudged("its contract has secret values, which are not kept: give the contract's file with --contract")
-    if BLOTTED in repr(record.agent.returned) and loaded.contract.returns is not None:
+    if BLOT in repr(record.agent.returned) and loaded.contract.returns is not None:
         raise NotJudged("the agent returned a secret value, which is not kept")
     return loaded
 
@@ -124,8 +123,7 @@ def judged(kept: Kept, loaded: LoadedContract) -> VerdictPart:
         StoreError: Evidence is missing or damaged.
     """
     verdict, comparisons = _verdict(kept, loaded)
-    part = verdict_part(verdict, comparisons)
-    return VerdictPart.model_validate(blotted(part.model_dump(), loaded.contract.secrets))
+    return blot_part(verdict_part(verdict, comparisons), loaded.contract.secrets)
 
 
 def _verdict(kept: Kept, loaded: LoadedContract) -> tuple[Verdict, tuple[Comparison, ...]]:

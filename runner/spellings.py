@@ -10,10 +10,14 @@ import base64
 import json
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
-BLOT = "•••"
+from contracts.schema import TAKEN_OUT
+from runner.record import Part
+
+P = TypeVar("P", bound=Part)
+BLOT = TAKEN_OUT
 _SHORTEST = 4
 """Characters of the shortest secret that is looked for in other forms than its own."""
 _SHORTEST_ENCODED = 6
@@ -21,10 +25,10 @@ _SHORTEST_ENCODED = 6
 
 
 def blot(text: str, secrets: Iterable[str]) -> str:
-    """The text with every secret, however spelled, replaced by ``•••``."""
+    """The text with every secret, however spelled, replaced by ``•••``, and lone surrogates, which have no UTF-8, written out."""
     for spelling in _all(tuple(secrets)):
         text = text.replace(spelling, BLOT)
-    return text
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @lru_cache(maxsize=64)
@@ -53,11 +57,36 @@ def blot_value(value: Any, secrets: Collection[str]) -> Any:
             return value
 
 
+def blot_part(part: P, secrets: Collection[str]) -> P:
+    """A part of a record with every secret blotted out of its free texts.
+
+    Names of fields, numbers, and the words that are ours (:attr:`runner.record.Part.our_words`) stay, whatever a secret is.
+    """
+    if not secrets:
+        return part
+    fields = {name: getattr(part, name) for name in type(part).model_fields if name not in part.our_words}
+    return part.model_copy(update={name: _blot_field(value, secrets) for name, value in fields.items()})
+
+
+def _blot_field(value: Any, secrets: Collection[str]) -> Any:
+    match value:
+        case Part():
+            return blot_part(value, secrets)
+        case str():
+            return blot(value, secrets)
+        case list():
+            return [_blot_field(item, secrets) for item in value]
+        case dict():
+            return {blot(str(name), secrets): _blot_field(item, secrets) for name, item in value.items()}
+        case _:
+            return value
+
+
 @lru_cache(maxsize=512)
 def spellings(secret: str) -> tuple[str, ...]:
     """The texts that a secret may stand as, longest first; none for the empty text.
 
-    They are: itself; as in a JSON text and in a Python literal; URL-quoted; in hexadecimal and base64, its UTF-8 bytes, in base64
+    They are: itself; as in a JSON text, also one within another, and in a Python literal; URL-quoted; in hexadecimal and base64, its UTF-8 bytes, in base64
     also as part of a longer text.
     """
     if not secret:
@@ -68,6 +97,8 @@ def spellings(secret: str) -> tuple[str, ...]:
         found |= {
             json.dumps(secret)[1:-1],
             json.dumps(secret, ensure_ascii=False)[1:-1],
+            json.dumps(json.dumps(secret)[1:-1])[1:-1],
+            json.dumps(json.dumps(secret, ensure_ascii=False)[1:-1], ensure_ascii=False)[1:-1],
             repr(secret)[1:-1],
             repr(raw)[2:-1],
         }

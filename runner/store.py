@@ -15,18 +15,16 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from mmap import mmap
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from runner.machines.base import Leftover, home, is_locked, lock
 from runner.record import VERSION, RunRecord, SnapshotRef
-from runner.spellings import blot
 from runner.states import keep_state, load_state
 from validators.snapshot import Snapshot, State
 
@@ -246,23 +244,3 @@ def _in_use(folder: Path, but: Path) -> bool:
                 if Path(json.loads(note.read_text())["campaign"]) == folder:
                     return True
     return False
-
-
-def blot_out(text: str, secrets_: Iterable[str]) -> str:
-    """The text with every secret, however spelled, replaced by ``•••``, and lone surrogates, which have no UTF-8, written out."""
-    return blot(text, secrets_).encode("utf-8", "backslashreplace").decode()
-
-
-def blotted(value: Any, secrets_: tuple[str, ...]) -> Any:
-    """A JSON value with every secret blotted out of its texts."""
-    match value:
-        case str():
-            return blot_out(value, secrets_)
-        case Mapping():
-            return {blot_out(str(key), secrets_): blotted(item, secrets_) for key, item in value.items()}
-        case list() | tuple():
-            return [blotted(item, secrets_) for item in value]
-        case int() | float() if not isinstance(value, bool) and str(value) in secrets_:
-            return "•••"
-        case _:
-            return value

@@ -37,7 +37,7 @@ class Worker:
         return task.error if task.done.wait(seconds) else Hangs(f"it did not end within {seconds:g} s")
 
     def leave(self) -> None:
-        """Lets the thread end with what it is doing now."""
+        """Lets the thread end with what it is doing now; machines that it started are to be discarded before."""
         self._tasks.put(None)
 
 

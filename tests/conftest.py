@@ -37,8 +37,7 @@ def _own_home() -> Iterator[Path]:
     have a folder each: they would take each other's machines for leftovers.
     """
     kept = os.environ.get("LEGACYPROOF_TEST_HOME")
-    # A short name: QEMU's sockets below it have little room.
-    home = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="lp-"))
+    home = Path(kept) if kept else Path(tempfile.mkdtemp(prefix="legacyproof-tests-"))
     if kept and os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         home = home.with_name(f"{home.name}-{os.environ['PYTEST_XDIST_WORKER']}")
         home.mkdir(parents=True, exist_ok=True)

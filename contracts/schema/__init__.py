@@ -30,7 +30,7 @@ from contracts.schema.content import (
     XmlValue,
     parts,
 )
-from contracts.schema.contract import GoalOnFailure, Parameter, Read, TaskContract
+from contracts.schema.contract import SHORTEST_SECRET, TAKEN_OUT, GoalOnFailure, Parameter, Read, TaskContract
 from contracts.schema.effects import Effect, Effects
 from contracts.schema.matchers import (
     MATCHER_KEYS,
@@ -92,7 +92,9 @@ __all__ = [
     "REGISTRY_FIELDS",
     "REGISTRY_VERBS",
     "ROW_VERBS",
+    "SHORTEST_SECRET",
     "TABLE_VERBS",
+    "TAKEN_OUT",
     "VERBS",
     "WINDOW_VERBS",
     "AllOf",

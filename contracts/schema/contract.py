@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, StrictBool, StrictStr, StringConstraints, Tag
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictStr,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from contracts.schema.base import Duration, Model, Name, Reason, Scalar, Text, one_or_list
@@ -22,6 +31,12 @@ ParameterValue = Annotated[
 """A text, a number, a truth value or a list of texts."""
 
 
+SHORTEST_SECRET = 4
+"""Characters of the shortest text that can be kept out of records without spoiling them."""
+TAKEN_OUT = "•••"
+"""What stands for a secret in whatever is kept, so also in the stored contract."""
+
+
 class Parameter(Model):
     """A parameter with more than its value: ``{value: …, secret: true}``."""
 
@@ -29,6 +44,22 @@ class Parameter(Model):
     secret: StrictBool = False
     unchecked: Reason | None = None
     """Why no rule of the contract looks at it."""
+
+    @model_validator(mode="after")
+    def _can_be_kept_secret(self) -> Self:
+        texts = self.value if isinstance(self.value, list) else [self.value]
+        if self.secret and not all(map(_can_be_taken_out, texts)):
+            raise PydanticCustomError(
+                "secret",
+                "a secret is a text of at least {count} characters: what is shorter, or a number, stands in too many places to be "
+                "taken out of them; a number in quotes is a text",
+                {"count": SHORTEST_SECRET},
+            )
+        return self
+
+
+def _can_be_taken_out(value: object) -> bool:
+    return isinstance(value, str) and (len(value) >= SHORTEST_SECRET or value == TAKEN_OUT)
 
 
 def _parameter_tag(value: Any) -> str:
@@ -114,4 +145,9 @@ class TaskContract(Model):
     def secrets(self) -> tuple[str, ...]:
         """The texts that must not appear in any output."""
         values = [p.value for p in self.parameters.values() if isinstance(p, Parameter) and p.secret]
-        return tuple(str(item) for value in values for item in (value if isinstance(value, list) else [value]))
+        return tuple(
+            item
+            for value in values
+            for item in (value if isinstance(value, list) else [value])
+            if isinstance(item, str)
+        )

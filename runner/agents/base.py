@@ -24,8 +24,15 @@ Status = Literal["success", "failed", "ui_not_as_expected", "timeout", "error"]
 STATUSES = ("success", "failed", "ui_not_as_expected", "timeout", "error")
 
 
-OF_THE_HOUSE = ("scripted", "noop", "command", "human", "legacy-use", "computer-use")
-"""The agents that need no plug-in."""
+OF_THE_HOUSE: Mapping[str, tuple[str, str]] = {
+    "scripted": ("runner.agents.scripted", "plan_scripts"),
+    "noop": ("runner.agents.noop", "plan_noop"),
+    "command": ("runner.agents.command", "plan_command"),
+    "human": ("runner.agents.human", "plan_human"),
+    "legacy-use": ("runner.agents.legacy_use", "plan_legacy_use"),
+    "computer-use": ("runner.agents.computer_use", "plan_computer_use"),
+}
+"""The agents that need no plug-in: the module of each, loaded only when it is used, and the function in it that plans."""
 
 
 class AgentInfrastructureError(Exception):
@@ -101,6 +108,7 @@ class AgentReport:
         message: Its own words.
         usage: Counts it keeps: tokens, turns, cost.
         timeline: Its account of what it did.
+        hidden: Secrets of its own, such as a provider's key, which are blotted out of everything that is kept once the run was judged.
     """
 
     status: Status
@@ -108,6 +116,7 @@ class AgentReport:
     message: str = ""
     usage: Mapping[str, float] = field(default_factory=dict)
     timeline: tuple[Happening, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -178,7 +187,7 @@ def doctor_of(spec: str) -> list[Finding]:
 def _doctor(name: str) -> object:
     """An agent's own doctor, ``None`` where it has none."""
     if name in OF_THE_HOUSE:
-        return getattr(import_module(f"runner.agents.{name.replace('-', '_')}"), "doctor", None)
+        return getattr(import_module(OF_THE_HOUSE[name][0]), "doctor", None)
     _factory(name)  # says which agents there are, if there is none of that name
     points = {point.name: point for point in entry_points(group="legacyproof.agents")}
     return getattr(points[name].load(), "doctor", None)
@@ -190,30 +199,10 @@ def _planned(spec: str) -> Finding:
 
 
 def _factory(name: str) -> AgentFactory:
-    if name == "scripted":
-        from runner.agents.scripted import plan_scripts  # noqa: PLC0415 - loaded only when used
-
-        return plan_scripts
-    if name == "noop":
-        from runner.agents.noop import plan_noop  # noqa: PLC0415
-
-        return plan_noop
-    if name == "command":
-        from runner.agents.command import plan_command  # noqa: PLC0415
-
-        return plan_command
-    if name == "human":
-        from runner.agents.human import plan_human  # noqa: PLC0415
-
-        return plan_human
-    if name == "legacy-use":
-        from runner.agents.legacy_use import plan_legacy_use  # noqa: PLC0415
-
-        return plan_legacy_use
-    if name == "computer-use":
-        from runner.agents.computer_use import plan_computer_use  # noqa: PLC0415
-
-        return plan_computer_use
+    if name in OF_THE_HOUSE:
+        module, planning = OF_THE_HOUSE[name]
+        factory: AgentFactory = getattr(import_module(module), planning)
+        return factory
     found = {point.name: point for point in entry_points(group="legacyproof.agents")}
     if name not in found:
         known = ", ".join(sorted({*OF_THE_HOUSE, *found}))

@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -39,7 +39,7 @@ from runner.agents.processes import MAX_WRITTEN, Ended, run_kept
 from runner.display.errors import DisplayError
 from runner.display.rfb import RfbClient
 from runner.findings import Finding
-from runner.spellings import BLOT, blot, blot_value
+from runner.spellings import BLOT, blot
 
 TASK_FILE, REPORT_FILE = "task.json", "report.json"
 TASK_VARIABLE, REPORT_VARIABLE = "LEGACYPROOF_TASK", "LEGACYPROOF_REPORT"
@@ -120,7 +120,8 @@ class CommandAgent:
             )
             hidden = (*self.hidden, *filter(None, [task.display.password]))
             report, trouble = _answer(ended, answer, task, hidden)
-            return _judged(ended, report, blot(trouble, hidden), _last_words(ended, hidden), min(limit, task.timeout))
+            words, limit = _last_words(ended, hidden), min(limit, task.timeout)
+            return replace(_judged(ended, report, blot(trouble, hidden), words, limit), hidden=hidden)
         finally:
             empty(task.folder)
 
@@ -140,7 +141,7 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _answer(ended: Ended, file: Path, task: AgentTask, hidden: tuple[str, ...]) -> tuple[Report | None, str]:
-    """The program's report, without secrets; or why there is none."""
+    """The program's report, its words without secrets; or why there is none."""
     if ended.why in ("output", "not started"):
         return None, ""
     # After a time-out the account is still worth having, but nobody waits long for it any more.
@@ -152,15 +153,17 @@ def _answer(ended: Ended, file: Path, task: AgentTask, hidden: tuple[str, ...]) 
         return _without(parse_report(text, task.folder, until=until), hidden), ""
     except BadReport as error:
         return None, str(error)
-    except RecursionError:
-        return None, "its values are nested too deeply"
 
 
 def _without(report: Report, hidden: tuple[str, ...]) -> Report:
-    """The report without the secrets that the program got from us."""
+    """The report, its words without the secrets that the program got from us.
+
+    What it returns is judged as it is, since the value of a variable may be a word of a right answer; the runner blots it out of
+    what is kept afterwards.
+    """
     timeline = tuple(Happening(entry.t, blot(entry.text, hidden), entry.screenshot) for entry in report.timeline)
     usage = {blot(str(name), hidden): value for name, value in report.usage.items()}
-    return Report(report.status, blot_value(report.returned, hidden), blot(report.message, hidden), usage, timeline)
+    return replace(report, message=blot(report.message, hidden), usage=usage, timeline=timeline)
 
 
 def _judged(ended: Ended, report: Report | None, trouble: str, words: str, limit: float) -> AgentReport:

@@ -5,14 +5,25 @@ The work is done by :mod:`runner.agents.computeruse`; the vendors' SDKs are extr
 
 from __future__ import annotations
 
+import contextlib
+import time
 from pathlib import Path
 
 from contracts.load import ContractError
 from runner.agents.base import AgentInfrastructureError, AgentReport, AgentSpecError, AgentTask, PlannedAgent
 from runner.agents.computeruse.loop import Loop
 from runner.agents.computeruse.prices import PriceTable, load_prices
-from runner.agents.computeruse.providers.base import EXTRAS, Asking, ProviderTrouble, open_session, require_key, sdk
-from runner.agents.computeruse.settings import Settings, read_settings
+from runner.agents.computeruse.providers.base import (
+    EXTRAS,
+    Asking,
+    ProviderTrouble,
+    open_session,
+    require_address,
+    require_key,
+    sdk,
+)
+from runner.agents.computeruse.settings import URL_VARIABLES, Settings, read_settings
+from runner.display.errors import DisplayError
 from runner.display.rfb import RfbClient
 from runner.findings import Finding
 
@@ -33,22 +44,28 @@ class ComputerUseAgent:
             session = open_session(Asking(self._settings, task.response_schema))
         except AgentSpecError as error:  # it was all there when the run was planned
             raise AgentInfrastructureError(str(error)) from None
-        try:
-            with RfbClient.connect(task.display) as screen:
+        with contextlib.closing(session):
+            try:
+                screen = RfbClient.connect(task.display)
+            except DisplayError as error:
+                if task.cancelled.is_set() or time.monotonic() >= task.deadline:
+                    return AgentReport(
+                        "timeout", message="the time was over"
+                    )  # the runner itself cuts the display then
+                raise AgentInfrastructureError(f"the display cannot be reached: {error}") from None
+            with screen:
                 return Loop(self._settings, self._prices, session, screen, task).run()
-        finally:
-            session.close()
 
 
 def plan_computer_use(argument: str) -> list[PlannedAgent]:
     """The agent for ``computer-use:<provider>/<model>`` or ``computer-use:<settings>.yaml``.
 
     Raises:
-        AgentSpecError: The argument is not fit, or the SDK, the key or the endpoint's address is missing.
+        AgentSpecError: The argument is not fit; the SDK, the key or the endpoint's address is missing; or the SDK cannot be set up
+            with them and the environment's proxies.
     """
     settings, folder = read_settings(argument)
-    sdk(settings.provider)
-    require_key(settings)
+    open_session(Asking(settings, None)).close()
     return [PlannedAgent(f"computer-use:{argument}", ComputerUseAgent(settings, _prices(settings, folder)))]
 
 
@@ -72,6 +89,11 @@ def doctor(argument: str) -> list[Finding]:
     who = f"computer-use {settings.shown_name}"
     findings = [_sdk_finding(who, settings)]
     findings.append(_price_finding(who, settings, folder))
+    try:
+        require_address(settings)
+    except AgentSpecError as error:
+        remedy = f"set {URL_VARIABLES[settings.provider]}, or base_url in a settings file, to the endpoint's address"
+        return [*findings, Finding(f"{who}: endpoint", False, str(error), remedy)]
     try:
         require_key(settings)
     except AgentSpecError as error:
@@ -118,7 +140,7 @@ def _endpoint_findings(who: str, settings: Settings) -> list[Finding]:
     try:
         session = open_session(Asking(settings, None))
     except AgentSpecError as error:
-        return [Finding(f"{who}: endpoint", False, str(error))]
+        return [Finding(f"{who}: endpoint", False, str(error), "correct what the message names")]
     try:
         known = session.look_up(_LOOK_UP_SECONDS)
     except ProviderTrouble as trouble:

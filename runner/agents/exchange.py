@@ -6,7 +6,6 @@ made anew from their pixels, so that nothing else that a picture's file may hold
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -19,17 +18,15 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, cast
 
-from PIL import Image
-
 from runner.agents.base import STATUSES, AgentTask, Happening, Status
 from runner.agents.supervision import MAX_TIMELINE
+from runner.pictures import redrawn
 
 VERSION = 1
 MAX_REPORT = 8 << 20
 """Bytes of the longest report."""
 MAX_PICTURE = 32 << 20
 """Bytes of the largest picture's file."""
-MAX_PIXELS = 4096 * 4096
 MAX_PICTURES = 200
 Told = Status | Literal["infrastructure"]
 
@@ -174,28 +171,9 @@ def _picture(folder: Path, name: str) -> bytes:
     if data is None:
         raise BadReport(f"there is no screenshot {shown!r}")
     try:
-        return pixels_only(data)
+        return redrawn(data, "PNG", "JPEG")
     except ValueError as error:
         raise BadReport(f"the screenshot {shown!r} {error}") from None
-
-
-def pixels_only(data: bytes) -> bytes:
-    """The picture as a PNG made of its pixels alone: texts, profiles and whatever else the file holds are gone.
-
-    Raises:
-        ValueError: It is no PNG or JPEG that can be read, or too large.
-    """
-    try:
-        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(f"has more than {MAX_PIXELS} pixels")
-            converted = image.convert("RGB")
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"is no PNG or JPEG picture: {error}") from None
-    bare = Image.frombytes("RGB", converted.size, converted.tobytes())
-    buffer = io.BytesIO()
-    bare.save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def _read_below(folder: Path, path: PurePosixPath, most: int) -> bytes | None:

@@ -44,7 +44,6 @@ class Ended:
         code: Its exit status, negative for a signal; ``None`` where that is not known.
         output: The last bytes of its standard output.
         errors: The last bytes of its standard error.
-        is_cut: Whether it wrote more output than was kept.
         left: Processes that it left behind, which were ended.
         alive: Processes that could not be ended.
         reason: Why it was not started.
@@ -54,7 +53,6 @@ class Ended:
     code: int | None = None
     output: bytes = b""
     errors: bytes = b""
-    is_cut: bool = False
     left: int = 0
     alive: int = 0
     reason: str = ""
@@ -180,7 +178,7 @@ def _drain(selector: selectors.BaseSelector) -> None:
 
 
 def _ended(why: Why, said: bytes, output: _Tail, errors: _Tail) -> Ended:
-    written = (output.bytes(), errors.bytes(), output.total > KEPT_OUTPUT)
+    written = (output.bytes(), errors.bytes())
     try:
         told = json.loads(said)
         if "failed" in told:

@@ -71,6 +71,8 @@ def supervise(agent: Agent, task: AgentTask, *, cut: Callable[[], None]) -> Supe
     if not outcome:
         why = "cancelled" if task.cancelled.is_set() else f"the agent was still working after {task.timeout:g} s"
         thread.join(2.0)  # without a display most agents end now; one that does not is left to itself, harmless
+        if outcome and isinstance(late := outcome[0], AgentInfrastructureError):
+            return Supervised(_error(_words(late, task.secrets)), seconds, infrastructure=_words(late, task.secrets))
         timeline = outcome[0].timeline if outcome and isinstance(outcome[0], AgentReport) else ()
         report = AgentReport("timeout", message=why, timeline=_checked_timeline(timeline, task.secrets))
         return Supervised(report, seconds, still_running=thread.is_alive())
@@ -96,12 +98,18 @@ def checked(report: object, hidden: tuple[str, ...] = ()) -> AgentReport:
         except (TypeError, ValueError, RecursionError) as error:
             return _error(f"the agent returned what is no JSON: {_words(error, hidden)[:500]}")
         returned = json.loads(text)
+        own = (
+            tuple(item for item in report.hidden if isinstance(item, str) and item)
+            if isinstance(report.hidden, tuple)
+            else ()
+        )
+        hidden = (*hidden, *own)
         if len(text) > MAX_RETURNED:
             return _error(f"the agent returned {len(text)} bytes, more than {MAX_RETURNED}")
         if _deeper_than(returned, MAX_DEPTH):
             return _error(f"the agent returned values nested more than {MAX_DEPTH} deep")
         usage, timeline = _checked_usage(report.usage, hidden), _checked_timeline(report.timeline, hidden)
-        return AgentReport(report.status, returned, _words(report.message, hidden), usage, timeline)
+        return AgentReport(report.status, returned, _words(report.message, hidden), usage, timeline, own)
     except Exception as error:  # a report can be any object, and fail at any touch
         return _error(f"the agent's report cannot be read: {type(error).__name__}: {_words(error, hidden)[:500]}")
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from contracts.load import ContractError
 from runner.commands.terminal import Refused, err, out, told
 from runner.conformance import told as telling
 from runner.conformance.scene import Scene
 from runner.conformance.suite import CHECKS, What, chosen, run
 from runner.machines.base import MachineError, MachineProvider, provider
-from runner.machines.images import FOLDER, Image, find_image
+from runner.machines.images import Image, available, find_image
 
 Name = Annotated[str, typer.Argument(help="The machine provider: wine, libvirt, or a plug-in.")]
 ImageName = Annotated[
@@ -103,7 +103,7 @@ def _provider(name: str) -> MachineProvider:
 
 
 def _image(name: str, image: str) -> Image:
-    """The image asked for, or the first of the provider's.
+    """The image asked for, or the first of the provider's that is valid; those that are not are told.
 
     Raises:
         Refused: It is another provider's, or there is none.
@@ -113,9 +113,12 @@ def _image(name: str, image: str) -> Image:
         if found.manifest.provider != name:
             raise Refused(f"the image {image} is for the provider {found.manifest.provider}, not for {name}")
         return found
-    folders = [*(Path(part) for part in os.environ.get("LEGACYPROOF_IMAGES", "").split(os.pathsep) if part), FOLDER]
-    for file in (file for folder in folders for file in sorted(folder.glob("*.yaml"))):
-        found = find_image(file.stem)
+    for there in available():
+        try:
+            found = find_image(there)
+        except ContractError as error:
+            err.print(f"warning: the image {there} is left out: {error}", soft_wrap=True)
+            continue
         if found.manifest.provider == name:
             return found
     raise Refused(f"there is no image for the provider {name}; name one with --image")

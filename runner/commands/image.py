@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 
 import typer
 from rich.table import Table
@@ -12,7 +10,7 @@ from rich.table import Table
 from contracts.load import ContractError
 from runner.commands.terminal import err, out
 from runner.machines.base import MachineError
-from runner.machines.images import FOLDER, Image, find_image
+from runner.machines.images import Image, available, find_image
 from runner.machines.vm_files import build, vm_files
 
 
@@ -35,7 +33,7 @@ def image_build(name: str = typer.Argument(help="Name of an image, as `image lis
 def image_list() -> None:
     """Lists the images that there are, and whether machines can be made from them."""
     table = Table("name", "provider", "summary", "state")
-    for name in _names():
+    for name in sorted(available()):
         try:
             image = find_image(name)
         except ContractError as error:
@@ -43,11 +41,6 @@ def image_list() -> None:
             continue
         table.add_row(name, image.manifest.provider, image.manifest.summary, _state(image))
     out.print(table)
-
-
-def _names() -> list[str]:
-    folders = [Path(part) for part in os.environ.get("LEGACYPROOF_IMAGES", "").split(os.pathsep) if part] + [FOLDER]
-    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
 
 
 def _state(image: Image) -> str:

@@ -28,7 +28,7 @@ from prompts.render import (
 )
 from runner.commands.loading import parameters_given
 from runner.commands.terminal import Refused, err, told
-from runner.store import blot_out
+from runner.spellings import blot
 
 CATALOGUE = Path(contracts_package.__file__).parent / "catalog"
 
@@ -71,7 +71,7 @@ def render_command(
         text = (
             template(found, style=style) if unfilled else render(found, loaded.contract.parameter_values, style=style)
         )
-    print(text if secrets else blot_out(text, loaded.contract.secrets), end="" if text.endswith("\n") else "\n")  # noqa: T201
+    print(text if secrets else blot(text, loaded.contract.secrets), end="" if text.endswith("\n") else "\n")  # noqa: T201
 
 
 def diff_command(

@@ -41,7 +41,11 @@ def add_to(app: typer.Typer) -> None:
 def run(
     contracts: Annotated[list[Path], typer.Argument(help="Contract files, or folders of them.")],
     agent: Annotated[
-        list[str], typer.Option("--agent", help="scripted:<file or folder>, noop[:status], or a plug-in's.")
+        list[str],
+        typer.Option(
+            "--agent",
+            help="legacy-use, computer-use:<provider>/<model>, command:<program>, human, scripted:<file or folder>, noop, or a plug-in's.",
+        ),
     ],
     prompt: Annotated[
         str, typer.Option(help="Prompt condition: expert or instruction; the expert's where there is one unless given.")

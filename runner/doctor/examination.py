@@ -14,7 +14,8 @@ from runner.worker import Hangs, Worker
 _QUICK = 60.0
 _TYPING = 180.0
 _MAKING = 3600.0
-"""Seconds until a machine must be there; an image may have to be built for it."""
+"""Seconds until a machine must be there, for which an image may have to be built, and until large disks are hashed."""
+_GIVEN_UP = "it was not looked at any further: what hangs may still have the machine in its hands"
 
 
 def examine(
@@ -58,7 +59,7 @@ def _surroundings(
         return
     chosen, maker = found, made
     yield from care.many("provider: preflight", lambda: image.preflight(chosen, maker), _TYPING)
-    built = care.one("image: built", lambda: image.built(chosen), _TYPING)
+    built = care.one("image: built", lambda: image.built(chosen), _MAKING)
     yield built
     if built.ok is False:
         yield Finding(
@@ -77,6 +78,9 @@ def _surroundings(
         for one in there:
             for name, look in machine.looks(one, chosen):
                 yield care.one(name, look, _TYPING)
+                if care.hung:
+                    yield Finding("machine: other looks", None, _GIVEN_UP, "see to what stands above, and ask again")
+                    break
     finally:
         for one in there:
             gone = care.one("machine: discarded", lambda one=one: _discard(one), _TYPING)  # type: ignore[misc]
@@ -93,11 +97,17 @@ def _discard(one: Machine) -> Finding:
 
 
 class _Care:
-    """Turns whatever happens into findings."""
+    """Turns whatever happens into findings.
+
+    Attributes:
+        hung: Whether the last look did not end in time.
+    """
 
     def __init__(self, begun: Callable[[str], None]) -> None:
+        self.hung = False
         self._begun = begun
         self._worker = Worker()
+        self._spent: list[Worker] = []
 
     def one(self, name: str, look: Callable[[], Finding], seconds: float) -> Finding:
         return self.many(name, lambda: [look()], seconds)[0]
@@ -106,10 +116,12 @@ class _Care:
         found: list[Finding] = []
         self._begun(name)
         error = self._worker.ended(lambda: found.extend(look()), seconds)
+        self.hung = isinstance(error, Hangs)
         if error is None:
             return found
-        if isinstance(error, Hangs):
-            self._worker.leave()
+        if self.hung:
+            # Not left yet: the machine that it started may end with it, and is to be discarded first.
+            self._spent.append(self._worker)
             self._worker = Worker()
             why = str(error)
         else:
@@ -117,4 +129,5 @@ class _Care:
         return [Finding(name, None, f"could not be told: {why}", "see to what stands above, and ask again")]
 
     def leave(self) -> None:
-        self._worker.leave()
+        for worker in (*self._spent, self._worker):
+            worker.leave()

@@ -9,7 +9,7 @@ from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.probe import ProbeError, ProbeResult
 
 _NOT_FOUND = {2, 3}
-"""Windows' codes for a file and for a folder that is not there."""
+"""Windows' codes for a file and for a folder that is not there; for a drive that is not there the probe has one of its own."""
 
 
 def read_by_probe(ask: Callable[[Sequence[str]], ProbeResult], path: PureWindowsPath, limit: int) -> bytes:

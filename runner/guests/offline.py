@@ -134,7 +134,7 @@ class OfflineGuest:
         """The file at an absolute path; ``None``: there is none, positively.
 
         Raises:
-            Unreadable: It is no such path, a link lies on the way, or the volume is damaged.
+            Unreadable: It is no such path, its drive is not among the volumes, a link lies on the way, or the volume is damaged.
         """
         plain = path.removeprefix("\\\\?\\").replace("/", "\\")
         drive, below = plain[:1].upper(), plain[2:]
@@ -146,8 +146,12 @@ class OfflineGuest:
         if plain[1:2] != ":" or below[:1] != "\\" or any(n in {"", ".", ".."} or set(n) & _FORBIDDEN for n in names):
             raise Mistake(f"{path[:200]!r} is no absolute path of a drive", _BAD_NAME)
         volume = self._volumes.get(drive)
-        found = None if volume is None else volume.find(names)
-        if volume is None or found is None:
+        if volume is None:
+            raise Unreadable(
+                f"the drive {drive}: is on none of the disks that are read (`drive:` in the image's manifest)"
+            )
+        found = volume.find(names)
+        if found is None:
             return None
         file, depth = found
         if depth < len(names):

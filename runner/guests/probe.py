@@ -1074,8 +1074,3 @@ class AnswerSplitter:
         if len(self._waiting) > self._limits.total_bytes or len(self._waiting) - self._line > self._limits.line_bytes:
             raise ProbeError("the probe's answer grows beyond its limit")
         return answers
-
-    @property
-    def rest(self) -> bytes:
-        """What has arrived of an answer that is not complete."""
-        return bytes(self._waiting)

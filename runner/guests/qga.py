@@ -25,7 +25,7 @@ from pathlib import PureWindowsPath
 from runner.guests.agent import READ_CHUNK, Agent, Ended, ReplyLost
 from runner.guests.base import Completed, GuestLost, GuestNotFound, Unreadable
 from runner.guests.by_probe import read_by_probe
-from runner.guests.channel import AgentError, Channel, ChannelTimeout, SocketChannel
+from runner.guests.channel import AgentError, Channel, ChannelTimeout
 from runner.guests.dialects import WINDOWS, WINE, AgentCommand, Dialect
 from runner.guests.probe import ProbeError, ProbeLimits, ProbeResult, encode_request, parse, spilled
 from runner.guests.resident import ResidentProbe
@@ -39,7 +39,6 @@ __all__ = [
     "ChannelTimeout",
     "Dialect",
     "QgaGuest",
-    "SocketChannel",
     "install_probe",
 ]
 
@@ -167,23 +166,6 @@ class QgaGuest:
         """
         with self._answering(timeout) as deadline:
             return self._agent.thaw(deadline=deadline)
-
-    @contextmanager
-    def frozen(self, *, timeout: float = 60.0) -> Iterator[None]:
-        """The guest's file systems frozen for the block's time; thawed whatever happens in it.
-
-        Raises:
-            Unreadable: They could not be frozen, or were not any more at the block's end: what was taken is of no use.
-            GuestLost: The agent does not answer.
-        """
-        self.freeze(timeout=timeout)
-        try:
-            yield
-        except BaseException:
-            self.thaw()
-            raise
-        if not self.thaw():
-            raise Unreadable("the guest thawed its file systems by itself before the reading was done")
 
     def set_time(self, now: int, *, timeout: float = 15.0) -> None:
         """Sets the guest's clock.

@@ -128,11 +128,15 @@ class DiskState:
         taken: How the state got to the disk, in words.
         changed: Gives every file of the whole disk that differs from the checkpoint: the blind-spot audit's answer; raises
             :class:`~runner.guests.base.Unreadable` where the disk cannot be understood.
+        drives: The letters of the drives that can be read.
+        left_out: Disks of the machine that cannot, because nobody says which drive they hold.
     """
 
     guest: Guest
     taken: str
     changed: Callable[[], tuple[DiskChange, ...]]
+    drives: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -127,12 +127,23 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def end_processes_of(folder: Path, *, timeout: float = 10.0) -> None:
-    """Ends every process whose command line names the folder, and waits until they are gone."""
+    """Ends every process whose command line names the folder, and waits until they are gone.
+
+    Raises:
+        MachineError: One does not end.
+    """
+    foreign = ""
     for pid in processes_of(folder):
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        except PermissionError:  # a daemon's QEMU, which may be about to end
+            foreign = "; another user's must be ended by that user or by root"
     deadline = time.monotonic() + timeout
-    while processes_of(folder) and time.monotonic() < deadline:
+    while left := processes_of(folder):
+        if time.monotonic() > deadline:
+            raise MachineError(f"processes of {folder.name} could not be ended: {', '.join(map(str, left))}{foreign}")
         time.sleep(0.02)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -11,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StrictBool, StrictInt, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
+from contracts.document import MAX_BYTES, parse
 from contracts.load import ContractError, Problem, read_model
 from contracts.schema import Model, Name, Text, WindowsPath
 
@@ -168,14 +170,42 @@ def find_image(name: str) -> Image:
         ImageError: There is no such manifest; the message lists those there are.
         contracts.load.ContractError: The manifest is not valid.
     """
+    path = _files().get(name)
+    if path is None:
+        raise ImageError(f"there is no image {name!r}; there are: {', '.join(sorted(available())) or 'none'}")
+    manifest = read_model(path, ImageManifest)
+    if manifest.name != name:
+        why = f"the file {path.name} holds an image of another name, {manifest.name!r}"
+        raise ContractError((Problem(str(path), 1, 1, "name", why, "an image's file bears its name"),))
+    return Image(manifest, path)
+
+
+def available() -> list[str]:
+    """Names of the images that there are, in the order in which they are looked for; each can be given to :func:`find_image`.
+
+    Contracts and scripts may lie in the same folders: a file counts as an image if it says ``provider:`` at its top level, even
+    where something else in it is wrong.
+    """
+    return [name for name, path in _files().items() if _is_meant_as_image(path)]
+
+
+def _files() -> dict[str, Path]:
+    """Every file that could be an image, by the image's name; the folder that is looked at first has it."""
     folders = [Path(part) for part in os.environ.get("LEGACYPROOF_IMAGES", "").split(os.pathsep) if part] + [FOLDER]
-    for folder in folders:
-        path = folder / f"{name}.yaml"
-        if path.is_file():
-            manifest = read_model(path, ImageManifest)
-            if manifest.name != name:
-                why = f"the file {path.name} holds an image of another name, {manifest.name!r}"
-                raise ContractError((Problem(str(path), 1, 1, "name", why, "an image's file bears its name"),))
-            return Image(manifest, path)
-    there = sorted({path.stem for folder in folders for path in folder.glob("*.yaml")})
-    raise ImageError(f"there is no image {name!r}; there are: {', '.join(there) or 'none'}")
+    found: dict[str, Path] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.yaml")) if path.is_file()):
+        found.setdefault(path.stem, path)
+    return found
+
+
+def _is_meant_as_image(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            source = file.read(MAX_BYTES + 1)
+    except OSError:
+        return True  # it cannot be told; whoever reads it says what is wrong with it
+    try:
+        data = parse(source, str(path)).data
+    except ContractError:
+        return re.search(rb"^provider\s*:", source, re.MULTILINE) is not None
+    return isinstance(data, dict) and "provider" in data

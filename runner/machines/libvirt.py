@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from contracts.schema import SetupStep, StartProgram
@@ -181,6 +181,8 @@ class LibvirtMachine:
         self._gone = False
         self._ended = ""
         """How it was ended for its disk to be read; empty: it runs."""
+        self._markers: dict[str, bytes] = {}
+        """What was written to its drives before it was shut down for that."""
 
     # -- what it is ------------------------------------------------------------------------------------------------------
 
@@ -230,9 +232,9 @@ class LibvirtMachine:
         for file, _ in plan.disks(self.folder):
             overlays.clone(self._kept.templates / file.name, file)
         memory = Memory(self._kept.memory, shared=False, awaited=True) if restored else None
-        domain = plan.domain(self.id, self.tag, folder=self.folder, disks=self.folder, memory=memory)
+        domain = plan.domain(self.id, self.tag, disks=self.folder, memory=memory)
         saved = self._kept.devices if restored else None
-        self._running = RunningDomain.start(plan.connection, domain, host=plan.host.name, saved=saved)
+        self._running = RunningDomain.start(plan.connection, domain, saved=saved)
         self.timings["clone"] = time.monotonic() - begun
         guest = plan.guest(self._running)
         limit = _RESTORED_SECONDS if restored else float(plan.part.boot_timeout)
@@ -247,7 +249,7 @@ class LibvirtMachine:
             raise MachineError(f"the machine's clock could not be set: {error}") from None
         screen_limit = _SCREEN_SECONDS if restored else float(plan.part.boot_timeout)
         self._running.await_screen(plan.screen_size(), time.monotonic() + screen_limit)
-        answered = prove_by_agent(plan.agent(self._running), plan.dialect, timeout=limit)
+        answered = prove_by_agent(plan.agent(self._running), plan.dialect, before=self._kept.nonce(), timeout=limit)
         self._guest = guest
         self._freshness = Freshness(
             base=plan.base(),
@@ -308,8 +310,6 @@ class LibvirtMachine:
             if not self._plan.connection.embedded:
                 raise
         folders.end_processes_of(self.folder)
-        if folders.processes_of(self.folder):
-            raise MachineError(f"processes of {self.id} could not be ended")
 
     def forget(self) -> None:
         """Removes its files and touches no domain.
@@ -322,52 +322,53 @@ class LibvirtMachine:
 
     # -- its disk --------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def disk_before(self) -> Iterator[DiskState]:
-        """See :meth:`DiskReadable.disk_before`. A clone with memory begins with the checkpoint's own disks, frozen and proven."""
-        if self._kept.kind == "memory":
-            drives = self._plan.drives(self._kept.state)
-            with disk_state.offline(drives, by_wine=self._plan.by_wine, live=self._guest) as offline:
-                yield DiskState(offline, "the checkpoint's disk, frozen when it was made", lambda: ())
-        else:
-            with self.disk_after("disk") as state:
-                yield state
+    def disk_before(self) -> AbstractContextManager[DiskState]:
+        """See :meth:`DiskReadable.disk_before`: its own disk, for its programs go on and write before the agent begins, too."""
+        return self.disk_after("disk")
 
     @contextmanager
     def disk_after(self, how: Stop) -> Iterator[DiskState]:
         """See :meth:`DiskReadable.disk_after`."""
-        copies = self.folder / "taken"
-        if how == "disk":
-            copies.mkdir(exist_ok=True)
-            drives = self._plan.drives(copies)
-            agent = self._plan.agent(self._domain)
-            freezer = Freezer(self.guest, agent, self._plan.dialect, self._domain)
-            markers = freezer.copy(self._plan.drives(self.folder), copies)
-            disk_state.prove(drives, markers, by_wine=self._plan.by_wine)
-            live, taken = self._guest, "frozen disk, suspended"
-        else:
-            drives = self._plan.drives(self.folder)
-            taken, live = self._stop(how), None
+        plan, copies = self._plan, self.folder / "taken"
+        drives = plan.drives(self.folder)
+        disk_state.ensure_some(drives)
+        without = tuple(disk.target for disk in plan.files.disks if not disk.drive)
         try:
-            with disk_state.offline(drives, by_wine=self._plan.by_wine, live=live) as offline:
-                yield DiskState(offline, taken, lambda: self._changed(drives))
-        finally:
             if how == "disk":
-                for file in drives.values():
-                    file.unlink(missing_ok=True)
+                copies.mkdir(exist_ok=True)
+                markers = self._freezer().copy(drives, copies)
+                drives, live, taken, left_clean = plan.drives(copies), self._guest, "frozen disk, suspended", False
+            else:
+                markers = self._stop(how, drives)
+                # The driver that Wine's volumes have keeps no journal: what is there is all there is.
+                live, taken, left_clean = None, self._ended, not plan.by_wine
+            with disk_state.offline(
+                drives, self._kept.starts(), by_wine=plan.by_wine, live=live, left_clean=left_clean
+            ) as offline:
+                disk_state.prove(offline, markers)
+                yield DiskState(offline, taken, lambda: self._changed(drives), tuple(drives), without)
+        finally:
+            for file in plan.drives(copies).values():
+                file.unlink(missing_ok=True)
 
-    def _stop(self, how: Stop) -> str:
-        """Ends the machine so that its disk can be read; its folder stays."""
+    def _freezer(self) -> Freezer:
+        return Freezer(self.guest, self._plan.agent(self._domain), self._plan.dialect, self._domain)
+
+    def _stop(self, how: Stop, drives: Iterable[str]) -> dict[str, bytes]:
+        """Ends the machine so that its disk can be read; its folder stays. What was written to its drives last for that."""
         if self._ended:
-            return self._ended
+            return self._markers
         if how == "shutdown":
+            self._markers = self._freezer().mark(drives)
             self._domain.shut_down(timeout=_SHUTDOWN_SECONDS)
             self._ended = "after shut-down"
         else:
             self._domain.destroy()
             self._ended = "after power-off"
-        return self._ended
+        return self._markers
 
     def _changed(self, drives: dict[str, Path]) -> tuple[DiskChange, ...]:
         before = self._plan.drives(self._kept.state)
-        return disk_state.changed(before, drives, by_wine=self._plan.by_wine, key=self._kept.digest)
+        return disk_state.changed(
+            before, drives, self._kept.starts(), by_wine=self._plan.by_wine, key=self._kept.digest
+        )

@@ -60,11 +60,25 @@ def prove(guest: Guest, *, timeout: float = 60.0) -> Answered:
     if answer.data != nonce.encode():
         raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
     shown = answer.header.time / 10_000_000 - _FILETIME_EPOCH
+    return Answered(nonce, clock_offset(shown, asked, answered), -answer.header.tz_bias_min * 60)
+
+
+def clock_offset(shown: float, asked: float, answered: float) -> float:
+    """Guest clock minus host clock, in seconds, to the millisecond: the least that fits what was seen.
+
+    Args:
+        shown: What the guest's clock showed, in seconds since 1970.
+        asked: What the host's showed before.
+        answered: What the host's showed after.
+
+    Raises:
+        MachineError: It is more than :data:`MAX_CLOCK_OFFSET`.
+    """
     # It was read at some moment of the call, which is long where a machine is slow: only what lies outside of it is an offset.
     offset = shown - min(max(shown, asked), answered)
     if abs(offset) > MAX_CLOCK_OFFSET:
         raise MachineError(f"the machine's clock is {offset:.1f} s off")
-    return Answered(nonce, round(offset, 3), -answer.header.tz_bias_min * 60)
+    return round(offset, 3)
 
 
 def program_of(image: Image, wanted: StartProgram) -> Program:

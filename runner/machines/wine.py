@@ -15,7 +15,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,14 +82,24 @@ class WineProvider:
             folders.remove(leftover.folder)
 
 
-@lru_cache(maxsize=8)
-def _overlays(folder: Path) -> bool:
+_overlays_work: dict[Path, bool] = {}
+"""Whether overlays work, by the home where it was tried."""
+
+
+def _overlays() -> bool:
+    """Whether machines lie on overlays; tried once in a machine's folder, which is a leftover like others if we die meanwhile."""
     choice = os.environ.get("LEGACYPROOF_CLONE", "auto")
     if choice not in {"auto", "overlay", "copy"}:
         raise MachineError(f"LEGACYPROOF_CLONE is {choice!r}; it can be auto, overlay or copy")
     if choice == "copy":
         return False
-    works = overlay_works(folder)
+    if home() not in _overlays_work:
+        place = MachineFolder(_PROVIDER, Tag("check", "overlay"))
+        try:
+            _overlays_work[home()] = overlay_works(place.path)
+        finally:
+            place.remove()
+    works = _overlays_work[home()]
     if choice == "overlay" and not works:
         raise MachineError("LEGACYPROOF_CLONE=overlay, but this host cannot mount one there")
     return works
@@ -170,7 +179,7 @@ class WineMachine:
 
     def _drive(self) -> Overlay | Path:
         layers = (*(layer for layer, _ in reversed(self._checkpoint.layers)), self._checkpoint.prefix)
-        if _overlays(self.folder.parent):
+        if _overlays():
             paths = [self.folder / name for name in ("upper", "work", "drive")]
             for path in paths:
                 path.mkdir()
@@ -260,7 +269,7 @@ class WineMachine:
 
 def _with_setup(base: WineCheckpoint, set_up: SetUp) -> WineCheckpoint:
     """The checkpoint above ``base`` with the steps done: from the cache, or made now on a machine of its own."""
-    mode = "overlay" if _overlays(folders.machines()) else "copy"
+    mode = "overlay" if _overlays() else "copy"
     digest = hashlib.sha256(f"{base.digest} {mode} {set_up.digest()}".encode()).hexdigest()[:32]
 
     def fill(layer: Path) -> None:

@@ -6,8 +6,10 @@ stays behind in the host's ``/tmp`` however it ends.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import selectors
 import shutil
 import socket
 import struct
@@ -53,6 +55,7 @@ class XServer:
         self._folder = folder
         self._size = f"{width}x{height}"
         self._password = secrets.token_urlsafe(6)[:8]
+        self._ready: int | None = None
         (folder / ".X11-unix").mkdir(parents=True)
         (folder / ".X11-unix").chmod(0o1777)
         shutil.copytree(_KEYMAP, folder / "xkb")
@@ -112,32 +115,62 @@ class XServer:
     def _load_keymap(self) -> None:
         """Gives the display keys for umlauts and accented letters (why: see the symbols file)."""
         command = [*self._inside("--setenv", "XAUTHORITY", "/tmp/cookie"), "xkbcomp", "-w0", "-I/tmp/xkb"]
-        done = subprocess.run(
-            [*command, "/tmp/xkb/keymap", ":0"], capture_output=True, text=True, check=False, timeout=20
-        )
+        try:
+            done = subprocess.run(
+                [*command, "/tmp/xkb/keymap", ":0"], capture_output=True, text=True, check=False, timeout=20
+            )
+        except subprocess.TimeoutExpired:
+            raise MachineError("the display's keyboard could not be set in time") from None
         if done.returncode != 0:
             raise MachineError(f"the display's keyboard could not be set: {done.stderr.strip()[-500:]}")
 
     def wait(self, timeout: float = 20.0) -> None:
         """Waits until clients can connect.
 
+        Args:
+            timeout: Seconds.
+
         Raises:
-            MachineError: It did not start; the message holds the end of its log.
+            MachineError: It did not start, and has been ended; the message holds the end of its log.
         """
         deadline = time.monotonic() + timeout
-        for _ in range(_PORT_TRIES):
-            with os.fdopen(self._ready, "rb") as ready:
-                if ready.readline():  # it writes its display's number, and a newline, once all its sockets listen
-                    self._load_keymap()
-                    return
-            self._process.wait(timeout=max(0.1, deadline - time.monotonic()))
+        for attempt in range(_PORT_TRIES):
+            if attempt:
+                self._launch()  # another program may have taken the port between choosing and using it
+            if self._listens(deadline):
+                self._load_keymap()
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):  # its log is to be whole
+                self._process.wait(timeout=max(0.1, deadline - time.monotonic()))
+            self.kill()
             if time.monotonic() > deadline:
                 break
-            self._launch()  # another program may have taken the port between choosing and using it
         said = (self._folder / "log").read_bytes()[-1500:].decode(errors="replace").strip()
-        raise MachineError(f"the X server did not start: {said}")
+        raise MachineError(f"the X server did not start: {said or 'it said nothing'}")
+
+    def _listens(self, deadline: float) -> bool:
+        """Waits for its display's number and a newline, which it writes once all its sockets listen; asked once a launch."""
+        assert self._ready is not None
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._ready, selectors.EVENT_READ)
+                while (left := deadline - time.monotonic()) > 0 and selector.select(left):
+                    said = os.read(self._ready, 64)
+                    if said.endswith(b"\n"):
+                        return True
+                    if not said:
+                        break
+        finally:
+            self._let_go()
+        return False
+
+    def _let_go(self) -> None:
+        if self._ready is not None:
+            os.close(self._ready)
+            self._ready = None
 
     def kill(self) -> None:
         """Ends it; safe to call twice."""
+        self._let_go()
         self._process.kill()
         self._process.wait(timeout=20)

@@ -80,14 +80,21 @@ class DiskChange:
 
 
 def changed_files(
-    before: Disk, after: Disk, *, drive: str = "C:", by_wine: bool = False, owners: DiskOwners | None = None
+    before: Disk,
+    after: Disk,
+    *,
+    drive: str = "C:",
+    start: int | None = None,
+    by_wine: bool = False,
+    owners: DiskOwners | None = None,
 ) -> tuple[DiskChange, ...]:
     """Everything that changed on a disk, sorted by path; what is noise comes last.
 
     Args:
         before: The disk as it was, such as a checkpoint's.
         after: The disk as it is, which lies on ``before``; flushed and at rest.
-        drive: Letter of its largest NTFS volume; others are told by their partition.
+        drive: Letter of the NTFS volume that begins at ``start``; others are told by their partition.
+        start: A byte of the disk; ``None``: where its only NTFS volume begins, and if it has several, none has a letter.
         by_wine: The volumes are kept by Wine on ntfs-3g.
         owners: Kept with ``before`` (:meth:`DiskOwners.kept`); without them its whole master file table is read.
 
@@ -101,19 +108,21 @@ def changed_files(
     if after.size != before.size or parts != partitions(before):
         raise Unreadable("the disk has other partitions than before: what changed cannot be told by files")
     owners = DiskOwners.of(before) if owners is None else owners
-    largest = max((part for part in parts if part.ntfs), key=lambda part: part.size, default=None)
+    begins = [part.start for part in parts if part.ntfs]
+    if start is None and len(begins) == 1:
+        start = begins[0]
     found: list[DiskChange] = []
-    for name, start, size, part in _regions(parts, after.size):
-        inside = _inside(ranges, start, size)
+    for name, begin, size, part in _regions(parts, after.size):
+        inside = _inside(ranges, begin, size)
         if not inside:
             continue
-        sources = Slice(before, start, size), Slice(after, start, size)
+        sources = Slice(before, begin, size), Slice(after, begin, size)
         if part is None or not part.ntfs:
             found += _place(differing(*sources, inside, _UNIT).count(), name, _UNIT)
         else:
             volumes = Volume(sources[0], by_wine=by_wine), Volume(sources[1], by_wine=by_wine)
-            root = drive if part is largest else name
-            found += _Comparison(volumes, sources, inside, owners.at(start), root).changes()
+            root = drive if begin == start else name
+            found += _Comparison(volumes, sources, inside, owners.at(begin), root).changes()
     return tuple(sorted(found, key=lambda one: (bool(one.noise), one.path.casefold(), one.path, one.stream)))
 
 

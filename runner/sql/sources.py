@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from runner.spellings import blot
+
 PREFIX = "LEGACYPROOF_SQL_"
 _SECRET = re.compile(r"pwd|pass|secret|token|credential", re.IGNORECASE)
 _MOST = 1 << 16
@@ -45,9 +47,7 @@ class Source:
 
     def redacted(self, text: str) -> str:
         """The text without passwords and without the connection string."""
-        for secret in sorted({*self.secrets, *((self.target,) if self.kind == "odbc" else ())}, key=len, reverse=True):
-            text = text.replace(secret, "•••")
-        return text
+        return blot(text, (*self.secrets, *((self.target,) if self.kind == "odbc" else ())))
 
 
 def find_source(name: str, environment: Mapping[str, str] | None = None) -> Source:

@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from runner.commands import conformance as command
+from runner.commands import terminal
 from runner.commands.terminal import Refused
 from runner.conformance.checks import Outcome, Result
 from runner.conformance.suite import CHECKS
@@ -86,6 +87,21 @@ def test_checks_are_chosen_by_pattern_and_the_slow_ones_left_out(monkeypatch: py
 def test_the_image_is_the_providers_first_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, [], "machine", "wine")[2][-1] == "dentadesk"
     assert call(monkeypatch, [], "machine", "mine")[2][-1] == "mine"
+
+
+def test_contracts_and_broken_images_do_not_keep_the_provider_from_its_first_image(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "a-contract.yaml").write_text("schema: 1\nid: a.b\n")
+    (tmp_path / "a-script.yaml").write_text("steps: []\n")
+    assert call(monkeypatch, [], "machine", "mine")[2][-1] == "mine"
+    (tmp_path / "broken.yaml").write_text(IMAGE.replace("name: mine", "name: broken\ncolour: red"))
+    said: list[str] = []
+    monkeypatch.setattr(terminal.err, "print", lambda text, **_: said.append(text))
+    assert call(monkeypatch, [], "machine", "mine")[2][-1] == "mine"
+    warnings = [text for text in said if text.startswith("warning")]
+    assert len(warnings) == 1
+    assert "broken.yaml:3" in warnings[0]
 
 
 @pytest.mark.parametrize(

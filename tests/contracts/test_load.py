@@ -195,7 +195,7 @@ _EVERYTHING = edited(
         "    - {renamed: program, from: c, path: d, content: {size: {between: [1, 9]}}}\n",
     ),
     ("on_failure: unchanged", "on_failure: {goal: it is enough}"),
-    ("parameters:\n", "parameters:\n  pin: {value: 7, secret: true, unchecked: typed only}\n  list: [a, b]\n"),
+    ("parameters:\n", "parameters:\n  pin: {value: geheim, secret: true, unchecked: typed only}\n  list: [a, b]\n"),
     ("setup: []", "setup: [{text: x, to: 'C:\\x'}, {run: ['C:\\a.exe'], timeout: 5s}]"),
 )
 

@@ -42,7 +42,7 @@ def matcher(loaded: LoadedContract, field: str = "VERSNR") -> Any:
         ("  n: 5\n", '"a{{n}}b{{n}}"', "a5b5"),
         ("  n: 1e2\n", '"{{n}} "', "100 "),
         ("  n: false\n", '"is {{n}}"', "is false"),
-        ("  n: {value: 7, secret: true}\n", '"{{n}}"', 7),
+        ("  n: {value: geheim, secret: true}\n", '"{{n}}"', "geheim"),
         ("  n: x\n", '"{{{{n}}}}"', "{{n}}"),
         ("  n: x\n", '"{{{{{{n}}}}}}"', "{{x}}"),
         ("  n: x\n", '"{n} {{n}}}}}}"', "{n} x}}"),
@@ -114,7 +114,7 @@ def test_a_reference_in_a_later_line_of_a_text_is_pointed_at() -> None:
         ("5", " 12.50 ", Decimal("12.50")),
         ("5.0", 3, 3),
         ("true", "False", False),
-        ("{value: x, secret: true}", "y", "y"),
+        ("{value: geheim, secret: true}", "yyyy", "yyyy"),
     ],
 )
 def test_overrides(declared: str, given_value: Any, expected: object) -> None:
@@ -122,7 +122,7 @@ def test_overrides(declared: str, given_value: Any, expected: object) -> None:
     assert matcher(loaded) == expected
     assert type(matcher(loaded)) is type(expected)
     assert loaded.contract.parameter_values["n"] == expected
-    assert loaded.contract.secrets == (("y",) if "secret" in declared else ())
+    assert loaded.contract.secrets == (("yyyy",) if "secret" in declared else ())
 
 
 def test_a_list_is_given_as_json() -> None:
@@ -247,3 +247,9 @@ def test_a_secret_never_stands_in_a_message(change: tuple[str, str]) -> None:
     with pytest.raises(ContractError) as caught:
         load_text(text, name="c")
     assert "geheim" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["7", "true", "1.5", "abc", "''", "[geheim, ab]", "4711"])
+def test_what_cannot_be_kept_secret_is_refused(value: str) -> None:
+    text = edited(("parameters:\n", f"parameters:\n  pin: {{value: {value}, secret: true}}\n"))
+    assert any("a secret is a text of at least 4 characters" in problem for problem in problems(text))

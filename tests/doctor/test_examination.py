@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from runner.agents import base
 from runner.commands import doctor as command
 from runner.doctor import examination, host
 from runner.doctor import image as looking
+from runner.doctor import machine as machine_looks
 from runner.findings import Finding
 from runner.machines import sealing, wine_base
 from runner.machines.base import Leftover, MachineError, provider
@@ -134,6 +137,79 @@ def test_a_look_that_hangs_could_not_tell_and_the_others_go_on(monkeypatch: pyte
     assert found["host: disk"].ok is True
 
 
+class OneMachine(Provider):
+    """A provider of one machine, which ends with the thread that made it."""
+
+    id = "doctor-1"
+    timings: Mapping[str, float] = {}
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.discarded: list[bool] = []
+        self._maker: threading.Thread | None = None
+
+    def prepare(self, image: object, setup: object, start: object, *, folder: Path) -> Any:
+        return self
+
+    def clone(self, tag: object) -> OneMachine:
+        self._maker = threading.current_thread()
+        return self
+
+    def discard(self) -> None:
+        """Notes whether the machine was still there."""
+        assert self._maker is not None
+        self._maker.join(0.3)  # a thread that is let go of ends at once
+        self.discarded.append(self._maker.is_alive())
+
+
+def test_a_machine_that_hung_in_a_look_is_discarded_whole_and_not_looked_at_any_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released, looked = threading.Event(), threading.Event()
+
+    def hangs() -> Finding:
+        released.wait(60)
+        return Finding("guest: channel", True, "late")
+
+    def other() -> Finding:
+        looked.set()
+        return Finding("guest: session", True, "it was looked at")
+
+    def looks(_machine: object, _image: Image) -> Iterator[machine_looks.Look]:
+        yield "guest: clock", lambda: Finding("guest: clock", True, "right")
+        yield "guest: channel", hangs
+        yield "guest: session", other
+
+    def begun(name: str) -> None:
+        if name == "machine: discarded":
+            released.set()  # the look that was given up comes back just now
+
+    made = OneMachine()
+    monkeypatch.setattr(examination, "_TYPING", 1.0)
+    monkeypatch.setattr(machine_looks, "looks", looks)
+    try:
+        found = list(examination.examine("mine", folder=Path.cwd(), providers=lambda _: made, begun=begun))
+    finally:
+        released.set()
+    about = {item.name: item for item in found if item.name.partition(":")[0] in {"machine", "guest"}}
+    assert {name: item.ok for name, item in about.items()} == {
+        "machine": True, "guest: clock": True, "guest: channel": None, "machine: other looks": None, "machine: discarded": True,
+    }  # fmt: skip
+    assert "not looked at any further" in about["machine: other looks"].message
+    assert not looked.is_set()
+    assert made.discarded == [True]
+
+
+def test_hashing_a_large_disk_may_take_as_long_as_making_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(_: Image) -> Finding:
+        time.sleep(0.5)
+        return Finding("image: built", True, "1 disk with the recorded hash")
+
+    monkeypatch.setattr(examination, "_TYPING", 0.2)
+    monkeypatch.setattr(looking, "built", slow)
+    assert examined("mine", made=Provider([]))["image: built"].ok is True
+
+
 def test_an_image_that_was_altered_after_it_was_sealed(
     image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -182,6 +258,12 @@ def plugged(monkeypatch: pytest.MonkeyPatch, doctor: Callable[[str], object] | N
     kind = type("Plugged", (Plugged,), {} if doctor is None else {"doctor": staticmethod(doctor)})
     monkeypatch.setattr("runner.agents.base.entry_points", lambda group: [Point(kind)])
     return {name: found for name, found in examined("mine", "plugged:x", Provider([])).items() if "agent" in name}
+
+
+@pytest.mark.parametrize("name", base.OF_THE_HOUSE)
+def test_every_agent_of_the_house_can_be_had_and_asked(name: str) -> None:
+    assert callable(base._factory(name))
+    assert callable(base._doctor(name))
 
 
 def test_an_unknown_agent_names_those_there_are() -> None:

@@ -25,11 +25,12 @@ from runner.display.rfb import RfbClient
 from runner.lifecycle import Learnt, RunPlan, run_once
 from runner.machines.wine import WineProvider
 from runner.record import RunRecord
+from runner.spellings import BLOT
 from runner.store import Campaign
 from tests.command_line import Call
 from tests.peers.legacy_use_server import INTERRUPTED, KEY, PROVIDER_KEY, LegacyUseServer, Model, Work, plays
 from tests.peers.rfb_server import wait_until
-from tests.runner.legacy_use_helpers import Clock, clock
+from tests.runner.legacy_use_helpers import RESULT, Clock, clock
 from tests.secret_search import leaks_below
 
 __all__ = ["clock"]
@@ -175,26 +176,34 @@ def test_what_is_done_after_the_interrupt_is_seen_in_the_state(
 
 
 def test_a_model_that_never_stops_reaches_the_machine_no_more(made: Callable[..., RunRecord], clock: Clock) -> None:
+    """It has a connection of its own, which does not end with its session, and knows the display's address and password."""
     cut = Event()
 
     def deaf(work: Work) -> None:
-        clock.end_the_time()
-        work.job.stopping.wait(60)
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            try:
-                work.screen.move(5, 5)
-            except DisplayError:
-                break
-            time.sleep(0.01)
+        with RfbClient.connect(work.address) as viewer:
+            clock.end_the_time()
+            if not is_cut_off(viewer, within=120):
+                return
         try:
             RfbClient.connect(work.address, timeout=2).press("F2")
         except DisplayError:
             cut.set()
 
+    def is_cut_off(viewer: RfbClient, within: float) -> bool:
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            try:
+                viewer.move(5, 5)
+            except DisplayError:
+                return True
+            time.sleep(0.01)
+        return False
+
     record = made(deaf)
     assert verdict(record) == ("valid_failure", "timeout")
-    assert cut.wait(30)
+    assert record.recording.pointer > 0
+    assert cut.wait(130)
+    assert record.recording.keys == 0
 
 
 # --- what makes a run unscored, each after a change on the machine ------------------------------------------------------------
@@ -275,8 +284,17 @@ def test_the_command_line_and_no_secret_in_any_file(
         work.say("x" * 1990 + SECRET)
         work.say(base64.b64encode(f"user:{SECRET}:{KEY}".encode()).decode())
 
+    def extract(self: Work, result: Any, original: Any = Work.extract) -> None:
+        original(self, {**result, "seen": [KEY, PROVIDER_KEY]})
+
     monkeypatch.setattr(LegacyUseAgent, "run", run)
+    monkeypatch.setattr(Work, "extract", extract)
     monkeypatch.setenv("LEGACY_USE_API_KEY", KEY)
+    monkeypatch.setenv("REGION", RESULT["patient_number"])  # a setting that happens to be the right answer
+    with config.open("a") as file:
+        file.write(
+            "provider: {name: anthropic, credentials: {api_key: {env: LEGACY_USE_API_KEY}, region: {env: REGION}}}\n"
+        )
     server.behaviour.png_text = f"{KEY} {PROVIDER_KEY} {SECRET}"
     server.model = plays(GOLDEN, before_end=chatty)
     contract = tmp_path / "secret.yaml"
@@ -293,6 +311,7 @@ def test_the_command_line_and_no_secret_in_any_file(
     assert status == 0, complaints
     assert json.loads(told.splitlines()[0])["outcome"] == "valid_success"
     record = next(iter(Campaign(tmp_path / "kept").records()))
+    assert record.agent.returned == {"patient_number": BLOT, "seen": [BLOT, BLOT]}, "blotted out once it was judged"
     assert sum(entry.screenshot is not None for entry in record.agent.timeline) == 1
     assert any("The number is •••" in entry.text for entry in record.agent.timeline)
     files = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]

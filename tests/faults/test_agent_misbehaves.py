@@ -123,3 +123,28 @@ def test_the_agent_gets_what_it_was_promised(tmp_path: Path, checkpoint: WineChe
     assert "Erika Muster" in task.instruction
     assert task.response_schema is not None
     assert task.display.host == "127.0.0.1"
+
+
+def test_a_late_fault_of_its_surroundings_is_no_timeout_of_the_agent(tmp_path: Path) -> None:
+    def give_up_late(task: AgentTask) -> AgentReport:
+        time.sleep(max(0.0, task.deadline - time.monotonic()) + 0.3)
+        raise AgentInfrastructureError("the model's server is gone")
+
+    record, _ = run_agent(give_up_late, tmp_path, timeout="2s")
+    assert (record.verdict.outcome, record.verdict.cause) == ("unscored", "agent_infrastructure")
+    assert "server is gone" in record.verdict.reason
+
+
+def test_its_own_secrets_are_judged_as_they_are_and_kept_nowhere_in_its_words(tmp_path: Path) -> None:
+    def expecting(text: str) -> str:
+        return text.replace("{patient_number: {field: new_patient.PATNR}}", "{patient_number: Erika}")
+
+    def answer(task: AgentTask) -> AgentReport:
+        return AgentReport("success", {"patient_number": "Erika"}, "it is Erika", hidden=("Erika",))
+
+    record, campaign = run_agent(answer, tmp_path, change=expecting)
+    assert (record.verdict.outcome, record.verdict.kind) == ("invalid_success", "phantom")
+    assert record.verdict.returns_valid is True
+    assert (record.agent.returned, record.agent.message) == ({"patient_number": "•••"}, "it is •••")
+    assert "first_name: Erika" in campaign.blob(record.contract.source).decode()
+    assert record.contract.parameters["first_name"] == "Erika"

@@ -144,3 +144,17 @@ def test_sigterm_ends_in_order_and_keeps_what_is_finished(tmp_path: Path, checkp
     assert list((home() / "machines").iterdir()) == []
     assert (tmp_path / "stopped" / "report" / "index.html").is_file()
     assert os.listdir(home() / "campaigns") == []
+
+
+def test_a_runner_killed_while_it_tries_overlays_leaves_what_reap_removes() -> None:
+    trying = (
+        "import time; from runner.machines import wine;"
+        "wine.overlay_works = lambda folder: print('trying', flush=True) or time.sleep(60); wine._overlays()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", trying], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    until("trying", process)
+    process.kill()
+    process.wait(30)
+    assert list((home() / "machines").iterdir()) != []
+    assert legacyproof("machines", "reap").returncode == 0
+    assert list((home() / "machines").iterdir()) == []

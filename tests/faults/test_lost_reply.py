@@ -67,6 +67,7 @@ def test_a_program_is_started_once(place: tuple[Meddling, QgaGuest, Path]) -> No
     meddling.lose("guest-exec", started)
     meddling.lose("guest-exec-status", exited)
     guest.start(appending("start.txt"))
+    assert meddling.planned == []
     content_of(drive / "start.txt")
     guest.run(["cmd", "/c", "exit"], timeout=60)  # time for a second one, had there been one
     assert (drive / "start.txt").read_bytes() == b"once\r\n"
@@ -79,10 +80,12 @@ def test_a_file_is_written_whole(place: tuple[Meddling, QgaGuest, Path]) -> None
         meddling.lose(lost)
     meddling.lose("guest-exec-status", exited)
     guest.write(PureWindowsPath(r"C:\ganz.bin"), content)
+    assert meddling.planned == []
     assert (drive / "ganz.bin").read_bytes() == content
     meddling.lose("guest-file-read")
     meddling.lose("guest-file-seek")
     assert guest.read(PureWindowsPath(r"C:\ganz.bin"), limit=len(content)) == content
+    assert meddling.planned == []
 
 
 def test_an_agent_that_falls_silent_is_a_lost_machine_and_the_command_still_ran_once(

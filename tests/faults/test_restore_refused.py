@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runner.machines.base import MachineError, Tag
+from runner.machines.readiness import NONCE
 from runner.machines.virt.hypervisor import HypervisorError
 from tests.peers.fake_libvirt import FakeHost, machine_folders, pretend
 
@@ -102,3 +103,29 @@ def test_what_cannot_be_saved_with_its_memory_starts_from_the_disk(
     assert reason in machine.why_cold
     assert "save_memory" not in host.hypervisor.calls
     machine.discard()
+
+
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+@pytest.mark.parametrize("nonce", [b"another's", b"", None], ids=["another", "empty", "missing"])
+def test_a_machine_that_is_not_in_its_checkpoints_state_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, nonce: bytes | None
+) -> None:
+    """As one that somebody used before, or that was made from something else: what is planted in it reads back all the same."""
+    host = pretend(monkeypatch, tmp_path, checkpoint=kind)
+    checkpoint = host.checkpoint()
+    host.found_nonce = lambda planted: nonce
+    with pytest.raises(MachineError, match="not in its checkpoint's state" if nonce is not None else "freshness"):
+        checkpoint.clone(Tag("c", "r"))
+    assert machine_folders() == []
+    assert host.hypervisor.domains == {}
+
+
+def test_each_clone_has_a_nonce_of_its_own_in_place_of_the_checkpoints(host: FakeHost) -> None:
+    checkpoint = host.checkpoint()
+    planted = host.guests[-1].node(str(NONCE)).data.decode()
+    assert checkpoint.kept.nonce() == planted
+    machines = [checkpoint.clone(Tag("c", f"r{number}")) for number in range(2)]
+    assert len({planted, *(machine.freshness.nonce for machine in machines)}) == 3
+    for machine, guest in zip(machines, host.guests[-2:], strict=True):
+        assert guest.node(str(NONCE)).data.decode() == machine.freshness.nonce
+        machine.discard()

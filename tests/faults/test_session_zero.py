@@ -7,7 +7,7 @@ into the other works as such (a probe that starts another one as the user and pa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 import pytest
@@ -78,10 +78,11 @@ def test_without_anyone_logged_on_the_probe_says_what_to_do() -> None:
         lambda g: g.start(["a.exe"]),
         lambda g: g.run(["a.exe"], timeout=5),
         lambda g: g.probe("registry", "HKCU\\Software"),
+        lambda g: g.read(PureWindowsPath(r"P:\DATA\PATIENT.DBF"), limit=10),  # on a drive of the user's
     ):
         with pytest.raises(Unreadable, match="autologon"):
             act(QgaGuest(fake, WINDOWS))
-    assert len(fake.ran) == 4, "it was asked again, as if that would log somebody on"
+    assert len(fake.ran) == 5, "it was asked again, as if that would log somebody on"
 
 
 # ---- the way into the other session ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runner.machines.base import MachineError, Tag
+from runner.machines.readiness import MAX_CLOCK_OFFSET, clock_offset
 from tests.peers.fake_libvirt import FakeVmGuest, machine_folders, pretend
 
 DAY = 86_400
@@ -35,3 +36,17 @@ def test_a_clock_that_stays_wrong_makes_no_machine(monkeypatch: pytest.MonkeyPat
         checkpoint.clone(Tag("c", "r"))
     assert machine_folders() == []
     assert host.hypervisor.domains == {}
+
+
+@pytest.mark.parametrize(
+    ("shown", "offset"),
+    [(100.0, 0.0), (130.0, 0.0), (103.2, 0.0), (99.5, -0.5), (131.0004, 1.0), (95.0, -5.0), (135.0, 5.0)],
+)
+def test_only_what_lies_outside_of_a_slow_answer_is_an_offset(shown: float, offset: float) -> None:
+    assert clock_offset(shown, asked=100.0, answered=130.0) == offset
+
+
+@pytest.mark.parametrize("shown", [100 - MAX_CLOCK_OFFSET - 0.1, 130 + MAX_CLOCK_OFFSET + 0.1, 0.0, 1e12])
+def test_beyond_the_limit_there_is_no_machine(shown: float) -> None:
+    with pytest.raises(MachineError, match="s off"):
+        clock_offset(shown, asked=100.0, answered=130.0)

@@ -16,7 +16,19 @@ from runner.offline.ntfs.volume import Volume
 from runner.offline.source import Memory
 from tests.fuzz.engine import Outcome, Target, run
 from tests.peers.fake_agent import FakeAgent
-from tests.peers.ntfs import DATA, Tiny, file_name, mapped, record, resealed, resident, root, standard
+from tests.peers.ntfs import (
+    DATA,
+    INDEX_ROOT,
+    Tiny,
+    file_name,
+    mapped,
+    record,
+    resealed,
+    resident,
+    restart_page,
+    root,
+    standard,
+)
 from tests.peers.regf import Key, with_checksum, write
 from tests.runner.test_probe_protocol import (
     CONTROL,
@@ -147,11 +159,19 @@ def take_reply(data: bytes) -> None:
 
 VOLUMES = [
     Tiny({
+        2: record(2, standard(), file_name(5, "$LogFile"), mapped(DATA, [(8, 32)], 8192)),
         5: root((20, "a.txt"), (21, "b.bin")),
         20: record(20, standard(), file_name(5, "a.txt"), resident(DATA, b"content"), resident(DATA, b"zone", name="zone")),
         21: record(21, standard(), file_name(5, "b.bin"), mapped(DATA, [(1, 40), (2, None), (1, 44)], 4000, flags=0x8000)),
-    }).bytes(),
+    }, {32: restart_page(2) + restart_page(1)}).bytes(),
 ]  # fmt: skip
+_HUGE_INDEX = Tiny({
+    5: root((20, "folder")),
+    20: record(
+        20, standard(0x10), file_name(5, "folder"), mapped(INDEX_ROOT, [(1 << 29, None)], 1 << 39, name="$I30"), is_folder=True
+    ),
+}).bytes()  # fmt: skip
+"""A directory whose index root claims 512 GiB: refused, and so are most of its mutations."""
 _LOOKED_AT = 48 << 10
 """Bytes of a volume in a case: boot sector, records, a few clusters."""
 
@@ -171,6 +191,7 @@ def read_volume(data: bytes) -> None:
             if file.is_directory:
                 list(volume.entries(file))
         volume.find(["A.TXT"])
+        volume.is_clean()
 
 
 def targets() -> list[Target]:
@@ -181,7 +202,13 @@ def targets() -> list[Target]:
         Target("dbf: compare", TABLES, compare_tables, refusals),
         Target("probe output", ANSWERS, read_answer, (ProbeError,)),
         Target("registry hive", HIVES, read_registry, refusals),
-        Target("ntfs: volume", [volume[:_LOOKED_AT] for volume in VOLUMES], read_volume, refusals),
+        Target(
+            "ntfs: volume",
+            [volume[:_LOOKED_AT] for volume in VOLUMES],
+            read_volume,
+            refusals,
+            [_HUGE_INDEX[:_LOOKED_AT]],
+        ),
         Target("agent reply", AGENT_REPLIES, take_reply, refusals),
     ]
 

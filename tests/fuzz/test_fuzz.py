@@ -12,6 +12,9 @@ from tests.fuzz.targets import targets
 def test_hostile_bytes_are_read_or_refused(target: Target) -> None:
     for seed in target.seeds:
         target.read(seed)  # the seeds themselves are valid
+    for bad in target.bad:
+        with pytest.raises(target.expected):
+            target.read(bad)
     assert run(target, 3_000, seed=1).findings == []
 
 

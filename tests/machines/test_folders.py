@@ -63,7 +63,7 @@ def test_processes_are_known_by_the_folder_on_their_command_line(tmp_path: Path)
             time.sleep(0.02)
         assert folders.processes_of(tmp_path / "machine") == [process.pid]
         assert folders.processes_of(tmp_path / "other") == []
-        folders.end_processes_of(tmp_path / "machine", timeout=0.1)
+        folders.end_processes_of(tmp_path / "machine")
         assert process.wait(20) == -9
     finally:
         process.kill()

@@ -14,12 +14,12 @@ from runner.machines.virt.domain_xml import Domain, DomainTag, Hardware, Memory,
 QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
 DOMAIN = Domain(
     name="libvirt-000000000000",
-    tag=DomainTag("campaign-1", "run-1", 4711),
+    tag=DomainTag("campaign-1", "run-1", "0123456789abcdef", "fedcba9876543210"),
     hardware=Hardware(
         "qemu", "pc-q35-7.2", 1, 512, windows=False, kernel=Path("/k"), initrd=Path("/i"), cmdline="quiet"
     ),
     disks=((Path("/m/vda.qcow2"), "vda"), (Path("/m/vdb.qcow2"), "vdb")),
-    screen=Screen("127.0.0.1", 5999, "password", "/keys"),
+    screen=Screen(5999, "password", "/keys"),
     agent=Path("/m/agent"),
     uuid="e2d5b6f8-0000-4000-8000-000000000000",
 )
@@ -29,17 +29,24 @@ def parsed(domain: Domain) -> ElementTree.Element:
     return ElementTree.fromstring(xml_of(domain))
 
 
+TAGGED = xml_of(DOMAIN)
+
+
 def test_the_tag_reads_back() -> None:
-    assert read_tag(xml_of(DOMAIN)) == {"campaign": "campaign-1", "run": "run-1", "runner": 4711}
+    assert read_tag(TAGGED) == DOMAIN.tag
 
 
 @pytest.mark.parametrize(
     "xml",
     [
         "<domain/>", "", "no xml", "<domain><metadata/></domain>",
-        '<domain><metadata><machine campaign="a" run="b" runner="1"/></metadata></domain>',
-        '<domain><metadata><m:machine xmlns:m="urn:legacyproof:machine:1" campaign="a" run="b"/></metadata></domain>',
-        '<domain><metadata><m:machine xmlns:m="urn:legacyproof:machine:1" campaign="a" run="b" runner="x"/></metadata></domain>',
+        TAGGED.replace("urn:legacyproof:machine:1", "urn:another"),
+        TAGGED.replace(f' home="{DOMAIN.tag.home}"', ""),
+        TAGGED.replace(DOMAIN.tag.runner, "4711"),
+        TAGGED.replace(DOMAIN.tag.runner, "../../../etc/pas"),
+        TAGGED.replace(DOMAIN.tag.home, "x"),
+        TAGGED.replace('campaign="campaign-1"', 'campaign="[red]"'),
+        TAGGED.replace('run="run-1"', 'run="run-1" more="1"'),
     ],
 )  # fmt: skip
 def test_what_does_not_carry_the_whole_tag_is_not_ours(xml: str) -> None:

@@ -107,18 +107,33 @@ def test_a_connection_that_fails_is_told_with_its_remedy(kind: str, message: str
 
 
 @pytest.mark.parametrize(
-    ("uri", "host"),
+    ("uri", "remote"),
     [
-        ("qemu:///embed", None),
-        ("qemu:///system", None),
-        ("qemu+unix:///system?socket=/run/libvirt/libvirt-sock", None),
-        ("qemu+ssh://user@example.org:2222/system", "example.org"),
-        ("qemu+tls://192.0.2.7/system", "192.0.2.7"),
-        ("qemu+tcp://localhost/system", None),
+        ("qemu:///embed", False),
+        ("qemu:///system", False),
+        ("qemu+unix:///system?socket=/run/libvirt/libvirt-sock", False),
+        ("qemu+ssh://user@example.org:2222/system", True),
+        ("qemu+ssh://localhost:2222/system", True),  # a forwarded port leads anywhere
+        ("qemu+tcp://localhost/system", False),
     ],
 )
-def test_remote_hosts_are_known_by_their_uri(uri: str, host: str | None) -> None:
-    assert preflight.remote_host(uri) == host
+def test_remote_hosts_are_known_by_their_uri(uri: str, remote: bool) -> None:
     found = preflight.inspect(FakeHypervisor(uri=uri), PART)  # type: ignore[arg-type]
-    assert found.name == (host or "127.0.0.1")
-    assert (preflight.why_cold(PART, found) is not None) == (host is not None)
+    assert found.remote == remote
+    assert (preflight.why_cold(PART, found) is not None) == remote
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "qemu+tls://192.0.2.7/system",
+        "qemu://192.0.2.7/system",
+        "qemu+tcp://example.org/system",
+        "qemu+libssh2://h/system",
+    ],
+)
+def test_other_ways_to_another_host_are_refused_before_it_is_asked_anything(uri: str) -> None:
+    hypervisor = FakeHypervisor(uri=uri)
+    with pytest.raises(MachineError, match=r"through SSH only.*qemu\+ssh://user@host/system"):
+        preflight.inspect(hypervisor, PART)  # type: ignore[arg-type]
+    assert hypervisor.calls == []

@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.machines.base import MachineError, home
-from runner.machines.folders import processes_of
+from runner.machines.folders import end_processes_of, processes_of
 from runner.machines.images import LibvirtPart
 from runner.machines.libvirt import LibvirtProvider
 from runner.machines.virt import preflight
 from runner.machines.virt.domain_xml import Domain, DomainTag, Hardware, Memory, Screen
 from runner.machines.virt.hypervisor import EMBED, Hypervisor, HypervisorError
+from runner.machines.virt.lifetime import home_id
 from runner.machines.virt.running import MemoryRefused, NameTaken, RunningDomain, new_password
 
 pytestmark = pytest.mark.vm
@@ -43,22 +45,23 @@ def folder(libvirt: Hypervisor, tmp_path: Path) -> Iterator[Path]:
 def firmware(libvirt: Hypervisor, folder: Path, name: str, memory: Memory | None = None) -> Domain:
     """A machine of 64 MiB whose firmware finds nothing to start."""
     machine = preflight.inspect(libvirt, LibvirtPart(recipe="none")).machine
-    disk = folder / f"{name}.qcow2"
+    disk, root = folder / f"{name}.qcow2", libvirt.root
+    assert root is not None
     if not disk.exists():
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(disk), "1M"], check=True, timeout=60)
     return Domain(
         name=name,
-        tag=DomainTag("tests", "worker", os.getpid()),
+        tag=DomainTag("tests", "worker", libvirt.runner, home_id()),
         hardware=Hardware("qemu", machine, 1, MIB, windows=False),
         disks=((disk, "vda"),),
-        screen=Screen("127.0.0.1", 0, new_password()),
-        agent=folder / f"{name}.agent",
+        screen=Screen(0, new_password()),
+        agent=root / f"{name}.agent",
         memory=memory,
     )
 
 
 def start(libvirt: Hypervisor, domain: Domain, saved: Path | None = None) -> RunningDomain:
-    return RunningDomain.start(libvirt, domain, host="127.0.0.1", saved=saved)
+    return RunningDomain.start(libvirt, domain, saved=saved)
 
 
 def test_a_machine_starts_and_ends_without_leaving_a_zombie(libvirt: Hypervisor, folder: Path) -> None:
@@ -140,7 +143,7 @@ def test_what_is_not_offered_is_refused(libvirt: Hypervisor) -> None:
 
 
 def test_machines_end_with_their_runner(tmp_path: Path, libvirt: Hypervisor) -> None:
-    """The runner is killed outright: its machines end by themselves, and libvirt's folder with them."""
+    """The runner is killed outright: its machines end by themselves, and libvirt's folder and what leads to it with them."""
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
@@ -148,23 +151,27 @@ def test_machines_end_with_their_runner(tmp_path: Path, libvirt: Hypervisor) -> 
         "libvirt = Hypervisor(EMBED)\n"
         "folder = Path(sys.argv[1])\n"
         "start(libvirt, firmware(libvirt, folder, 'libvirt-orphan'))\n"
-        "print(libvirt._root, flush=True)\n"
+        "print(libvirt.root, libvirt.runner, flush=True)\n"
         "time.sleep(60)\n"
     )
     runner = subprocess.Popen(
         [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert runner.stdout is not None
-    root = Path(runner.stdout.readline().strip())
-    assert root.is_dir()
+    root, token = runner.stdout.readline().split()
+    mine = [Path(root), *(home() / "libvirt").glob(f"*{token}*")]
+    assert len(mine) == 3
+    assert Path(root).stat().st_mode & 0o777 == 0o700
     assert len([pid for pid in processes_of(tmp_path) if pid != runner.pid]) == 1
     runner.kill()
     runner.wait(20)
     deadline = time.monotonic() + 30
-    while (processes_of(tmp_path) or root.exists()) and time.monotonic() < deadline:
+    while (
+        processes_of(tmp_path) or any(path.is_symlink() or path.exists() for path in mine)
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(tmp_path) == []
-    assert not root.exists()
+    assert not [path for path in mine if path.is_symlink() or path.exists()]
 
 
 def test_what_outlives_runner_and_worker_is_found_and_reaped(libvirt: Hypervisor) -> None:
@@ -177,12 +184,12 @@ def test_what_outlives_runner_and_worker_is_found_and_reaped(libvirt: Hypervisor
         "libvirt = Hypervisor(EMBED)\n"
         "place = MachineFolder('libvirt', Tag('killed', 'run-1'), uri=EMBED)\n"
         "start(libvirt, firmware(libvirt, place.path, place.id))\n"
-        "print(place.id, libvirt.worker_pid, libvirt._root.name, flush=True)\n"
+        "print(place.id, libvirt.worker_pid, libvirt.root, f'run-{libvirt.runner}', flush=True)\n"
         "time.sleep(60)\n"
     )
     runner = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert runner.stdout is not None
-    name, worker, root = runner.stdout.readline().split()
+    name, worker, root, link = runner.stdout.readline().split()
     provider = LibvirtProvider()
     mine = [left for left in provider.leftovers() if left.name == name]
     assert [left.alive for left in mine] == [True]
@@ -193,20 +200,65 @@ def test_what_outlives_runner_and_worker_is_found_and_reaped(libvirt: Hypervisor
     runner.kill()
     runner.wait(20)
     assert len(processes_of(home() / "machines" / name)) == 1
-    left = {each.name: each for each in provider.leftovers() if each.name in (name, root)}
+    left = {each.name: each for each in provider.leftovers() if each.name in (name, link)}
     assert {each.alive for each in left.values()} == {False}
-    assert left.keys() == {name, root}
+    assert left.keys() == {name, link}
+    assert left[link].runner_pid == runner.pid
     for each in left.values():
         provider.reap(each)
     assert processes_of(home() / "machines" / name) == []
     assert not [each for each in provider.leftovers() if each.name in left]
+    assert not Path(root).exists()
 
 
 def test_the_tag_is_in_the_domains_metadata(libvirt: Hypervisor, folder: Path) -> None:
     machine = start(libvirt, firmware(libvirt, folder, "libvirt-tagged"))
-    (tagged,) = [each for each in libvirt.call("tagged", timeout=20) if each["name"] == machine.name]
-    assert (tagged["campaign"], tagged["run"], tagged["runner"]) == ("tests", "worker", os.getpid())
+    (tagged,) = [each["tag"] for each in libvirt.call("tagged", timeout=20) if each["name"] == machine.name]
+    assert tagged == {"campaign": "tests", "run": "worker", "runner": libvirt.runner, "home": home_id()}
     machine.destroy()
+
+
+def test_a_connection_that_ends_takes_only_its_own_machines_along(tmp_path: Path) -> None:
+    """As on a daemon that two containers share, in which two runners may have the same process number."""
+    libvirt = Hypervisor(EMBED)
+    mine, theirs = (firmware(libvirt, tmp_path, f"libvirt-{whose}") for whose in ("mine", "theirs"))
+    start(libvirt, mine)
+    start(libvirt, replace(theirs, tag=replace(theirs.tag, runner="f" * 16, home="f" * 16)))
+    libvirt.close()
+    try:
+        assert processes_of(mine.disks[0][0]) == []
+        assert len(processes_of(theirs.disks[0][0])) == 1
+    finally:
+        end_processes_of(tmp_path)
+
+
+def test_a_home_with_a_long_path_has_room_for_sockets(
+    libvirt: Hypervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert libvirt.about
+    cache = home() / "libvirt" / "cache"
+    place = tmp_path / ("a long name with ü" * 6)
+    (place / "libvirt").mkdir(parents=True)
+    (place / "libvirt" / "cache").symlink_to(cache)  # else libvirt asks every QEMU anew what it can
+    monkeypatch.setenv("LEGACYPROOF_HOME", str(place))
+    far = Hypervisor(EMBED)
+    try:
+        machine = start(far, firmware(far, place, "libvirt-long"))
+        assert machine.state() == "running"
+        assert len(processes_of(place / "libvirt-long.qcow2")) == 1
+        machine.destroy()
+    finally:
+        far.close()
+    assert [each.name for each in (place / "libvirt").iterdir() if each.name not in ("cache", "home-id")] == []
+
+
+def test_a_socket_does_not_outlive_its_machine(libvirt: Hypervisor, folder: Path) -> None:
+    domain = firmware(libvirt, folder, "libvirt-socket")
+    machine = start(libvirt, domain)
+    assert domain.agent is not None
+    assert domain.agent.is_socket()
+    machine.destroy()
+    assert not domain.agent.exists()
 
 
 def test_a_connection_that_does_not_exist_is_told_in_plain_words() -> None:
@@ -222,7 +274,7 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path) -> None:
         "from runner.machines.images import LibvirtPart\n"
         "from runner.machines.virt import hypervisor, preflight\n"
         "try:\n"
-        "    preflight.inspect(hypervisor.Hypervisor('qemu:///embed'), LibvirtPart(recipe='none'))\n"
+        "    preflight.inspect(hypervisor.hypervisor('qemu:///embed'), LibvirtPart(recipe='none'))\n"
         "except Exception as error:\n"
         "    print(type(error).__name__, error)\n"
     )

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from contracts.load import ContractError, read_model
+from runner.commands import image as command
+from runner.commands import terminal
 from runner.machines import file_hash, vm_files
 from runner.machines.base import MachineError, lock
 from runner.machines.images import Image, ImageManifest, find_image
@@ -280,6 +285,27 @@ def test_two_builds_do_not_meet(tmp_path: Path) -> None:
         other.join(30)
     assert done[0].fingerprint == vm_files.fingerprint(image)
     assert ran(tmp_path) == ["first", "second"]
+
+
+def test_the_list_tells_the_state_of_each_image_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = "schema: 1\nprovider: wine\nsummary: A desk.\n"
+    (tmp_path / "desk.yaml").write_text(head + "name: desk\n")
+    (tmp_path / "bad.yaml").write_text(head + "name: bad\ncolour: red\n")
+    (tmp_path / "save-note.yaml").write_text("schema: 1\nid: a.b\n")
+    (tmp_path / "golden.yaml").write_text("steps: []\n")
+    monkeypatch.setenv("LEGACYPROOF_IMAGES", str(tmp_path))
+    monkeypatch.setattr(terminal.out, "width", 400)
+    app = typer.Typer()
+    command.add_to(app)
+    app.command("other")(lambda: None)  # an application of one command would have no names of commands
+    done = CliRunner().invoke(app, ["image", "list"])
+    rows = {cells[1]: cells[-2] for line in done.stdout.splitlines() if len(cells := re.split(r"\s*[│|]\s*", line)) > 2}
+    assert rows.keys() == {"bad", "debian-wine", "dentadesk", "desk"}
+    assert "bad.yaml:5" in rows["bad"]
+    assert rows["desk"] == "made when it is first used"
+    assert "legacyproof image build" in rows["debian-wine"]
 
 
 def test_the_recipe_of_the_house_is_complete() -> None:

@@ -17,7 +17,7 @@ from runner.display.handshake import DisplayAddress
 from runner.display.rfb import DisplayAuthError, DisplayError, RfbClient
 from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.windows import wait_for_window, windows
-from runner.machines import folders, sealing, wine
+from runner.machines import folders, sealing
 from runner.machines.base import MachineError, SetupError, Tag, home
 from runner.machines.images import Image
 from runner.machines.wine import WineCheckpoint, WineMachine, WineProvider
@@ -110,7 +110,8 @@ def test_a_missing_base_is_an_error_and_no_other_is_taken(checkpoint: WineCheckp
 def test_programs_see_no_other_drive_no_network_and_no_host_files(machine: WineMachine, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("host")
     seen = machine.guest.probe("files", "--max-depth", "1", "Z:\\", "D:\\")
-    assert [root.exists for root in seen.roots] == [False, False]
+    assert [root.exists for root in seen.roots] == [None, None]
+    assert {fault.message for fault in seen.faults} == {"there is no such drive"}
     assert inside(machine, "/bin/sh", "-c", f"cat {tmp_path}/secret.txt").returncode != 0
     assert inside(machine, "/bin/sh", "-c", f"ls {home()}").returncode != 0
     assert inside(machine, "/bin/sh", "-c", "cat /proc/net/dev").stdout.count("\n") <= 3  # two headings and `lo`
@@ -134,7 +135,7 @@ def test_links_made_inside_do_not_lead_the_runner_to_host_files(machine: WineMac
 
 @pytest.mark.parametrize("path", [r"C:\DSWIN\..\..\x", r"D:\x", r"\\server\share\x", "relative"])
 def test_paths_that_climb_or_leave_the_drive_are_refused(machine: WineMachine, path: str) -> None:
-    with pytest.raises((Unreadable, GuestNotFound)):
+    with pytest.raises(Unreadable):
         machine.guest.read(PureWindowsPath(path), limit=100)
 
 
@@ -144,6 +145,28 @@ def test_files_are_found_whatever_the_case_and_written_files_read_back(machine: 
     assert machine.guest.read(PureWindowsPath("c:\\DSWIN\\übung\\größe ß.BIN"), limit=20_000) == data
     with pytest.raises(Unreadable, match="more than"):
         machine.guest.read(PureWindowsPath("c:\\DSWIN\\übung\\größe ß.BIN"), limit=100)
+
+
+def test_a_name_that_is_another_letter_by_letter_is_another_file(machine: WineMachine) -> None:
+    sharp, doubled = PureWindowsPath("C:\\DSWIN\\Maße.dbf"), PureWindowsPath(r"C:\DSWIN\MASSE.DBF")
+    machine.guest.write(sharp, b"with one letter")
+    with pytest.raises(GuestNotFound):
+        machine.guest.read(doubled, limit=100)
+    machine.guest.write(doubled, b"with two")
+    assert machine.guest.read(sharp, limit=100) == b"with one letter"
+    assert machine.guest.read(PureWindowsPath("C:\\dswin\\MAßE.DBF"), limit=100) == b"with one letter"
+
+
+def test_which_of_two_names_is_meant_wine_decides_and_neither_is_written(machine: WineMachine) -> None:
+    folder = "/prefix/drive_c/DSWIN/zwei"
+    make = f"mkdir {folder}; printf a > {folder}/Wahl.txt; printf b > {folder}/WAHL.TXT"
+    assert inside(machine, "/bin/sh", "-c", make).returncode == 0
+    path = PureWindowsPath(r"C:\DSWIN\zwei\wahl.txt")
+    assert machine.guest.read(path, limit=10) == machine.guest.probe("read", str(path)).data
+    with pytest.raises(Unreadable, match="any of 2 names"):
+        machine.guest.write(path, b"c")
+    look = f"cat {folder}/Wahl.txt {folder}/WAHL.TXT; ls {folder} | wc -l"
+    assert inside(machine, "/bin/sh", "-c", look).stdout == "ab2\n"
 
 
 def test_a_program_that_does_not_end_is_killed_with_its_children(machine: WineMachine) -> None:
@@ -238,17 +261,13 @@ def test_clones_by_copy_work_where_overlays_do_not(
     checkpoint: WineCheckpoint, image: Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("LEGACYPROOF_CLONE", "copy")
-    wine._overlays.cache_clear()
+    setup = [CopyIn(text="x", to=r"C:\DSWIN\by-copy.txt")]
+    made = WineProvider().prepare(image, setup, [], folder=tmp_path).clone(Tag("tests", "copy"))
     try:
-        setup = [CopyIn(text="x", to=r"C:\DSWIN\by-copy.txt")]
-        made = WineProvider().prepare(image, setup, [], folder=tmp_path).clone(Tag("tests", "copy"))
-        try:
-            assert made.guest.read(PureWindowsPath(r"C:\DSWIN\by-copy.txt"), limit=10) == b"x"
-            made.start([DSWIN])
-        finally:
-            made.discard()
+        assert made.guest.read(PureWindowsPath(r"C:\DSWIN\by-copy.txt"), limit=10) == b"x"
+        made.start([DSWIN])
     finally:
-        wine._overlays.cache_clear()
+        made.discard()
     assert not (checkpoint.prefix / "drive_c" / "DSWIN" / "by-copy.txt").exists()
 
 

@@ -20,6 +20,7 @@ from runner.offline.source import Memory
 from tests.peers.ntfs import (
     CLUSTERS,
     DATA,
+    INDEX_ROOT,
     LIST,
     MFT_AT,
     RECORD,
@@ -126,6 +127,16 @@ def test_an_index_that_leads_to_a_used_record_is_refused() -> None:
     with pytest.raises(Unreadable, match="not there"):
         volume.find(["x.txt"])
     assert volume.find(["y.txt"]) is None
+
+
+def test_an_index_root_that_is_not_resident_is_refused_whatever_size_it_claims() -> None:
+    """512 GiB of it, all in one gap, would be read into memory."""
+    clusters = 1 << 29
+    claims = mapped(INDEX_ROOT, [(clusters, None)], clusters * 1024, name="$I30")
+    hostile = record(20, standard(0x10), file_name(5, "x"), claims, is_folder=True)
+    volume = opened(Tiny({5: root((20, "x")), 20: hostile}))
+    with pytest.raises(Unreadable, match="index root is not resident"):
+        volume.find(["x", "y"])
 
 
 def test_run_lists_that_lead_out_of_the_volume_are_refused() -> None:

@@ -94,6 +94,7 @@ def test_a_snapshot_is_taken_from_the_disk(guest: OfflineGuest, volume: Volume) 
             "tree": FileTree(files=r"C:\DSWIN"),
             "gone": FileTree(files=r"C:\NONE\below"),
             "other drive": FileTree(files=r"D:\X"),
+            "table there": DbfTable(dbf=r"D:\X.DBF", key=["NR"], encoding="cp850"),
             "machine": RegistryKey(registry=r"HKLM\SOFTWARE\DSWin"),
             "user": RegistryKey(registry=r"HKCU\Software\DSWin"),
             "by id": RegistryKey(registry=r"HKU\S-1-5-21-1-2-3-1000\Software\DSWin"),
@@ -121,7 +122,11 @@ def test_a_snapshot_is_taken_from_the_disk(guest: OfflineGuest, volume: Volume) 
             FileItem("old", "link", 0, times["old"], 0x430),
         )
     }
-    assert states["gone"] == states["other drive"] == TreeState(exists=False)
+    assert states["gone"] == TreeState(exists=False)
+    for name in ("other drive", "table there"):
+        other = states[name]
+        assert isinstance(other, UnreadableState)
+        assert "the drive D: is on none of the disks" in other.reason
     assert isinstance(user, RegistryState)
     assert [(value.name, value.data) for value in user.values] == [("Left", b"\5\0\0\0")]
     assert states["by id"] == user
@@ -166,13 +171,13 @@ def test_hashes_and_contents(guest: OfflineGuest) -> None:
 def test_reading_tells_missing_from_unreadable(guest: OfflineGuest) -> None:
     assert guest.read(PureWindowsPath(r"C:\dswin\GRÜẞE AN ALLE.TXT".replace("ẞ", "ß")), limit=7) == "Grüße".encode()
     assert guest.read(PureWindowsPath(r"C:\DSWIN\grusse~1.txt"), limit=100) == "Grüße".encode()
-    for path in (r"C:\none", r"C:\DSWIN\none\x", r"C:\DSWIN\hidden.txt\x", r"D:\x", r"C:\DSWIN\empty:none"):
+    for path in (r"C:\none", r"C:\DSWIN\none\x", r"C:\DSWIN\hidden.txt\x", r"C:\DSWIN\empty:none"):
         with pytest.raises(GuestNotFound):
             guest.read(PureWindowsPath(path), limit=100)
     for path, why in (
         (r"C:\DSWIN", "no plain file"), (r"C:\DSWIN\large.bin", "more than the 100"), (r"C:\DSWIN\old", "a link"),
         (r"C:\DSWIN\old\x", r"link to C:\\Archive"), (r"DSWIN\x", "no absolute path"), (r"\\server\share\x", "no absolute path"),
-        (r"C:\a*", "no absolute path"),
+        (r"C:\a*", "no absolute path"), (r"D:\x", "the drive D: is on none of the disks"),
     ):  # fmt: skip
         with pytest.raises(Unreadable, match=why):
             guest.read(PureWindowsPath(path), limit=100)

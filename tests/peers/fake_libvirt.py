@@ -7,11 +7,12 @@ not prove that libvirt, QEMU or a guest behave so: the tests marked ``vm`` do.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from xml.etree import ElementTree
@@ -24,11 +25,13 @@ from runner.machines import libvirt
 from runner.machines.base import home
 from runner.machines.images import Image, find_image
 from runner.machines.libvirt import LibvirtCheckpoint, LibvirtProvider
-from runner.machines.virt import checkpoints, disk_state
+from runner.machines.readiness import NONCE
+from runner.machines.virt import checkpoints
 from runner.machines.virt.blueprint import Blueprint
 from runner.machines.virt.domain_xml import read_tag
 from runner.machines.virt.hypervisor import EMBED, HypervisorError
 from runner.machines.virt.running import RunningDomain
+from tests.peers import vm_disk
 from tests.peers.fake_guest import HEADER, FakeGuest
 
 CAPABILITIES = """<domainCapabilities><machine>pc-q35-7.2</machine><vcpu max='8'/>
@@ -49,10 +52,18 @@ class FakeHypervisor:
         calls: Every call.
         uefi: Whether the host has UEFI firmware.
         tpm: Whether it can emulate a TPM.
+        runner: The connection's token; no lock proves that it lives.
+        root: Where sockets lie; nothing is made there.
+        display_port: Where every screen listens that chose its port itself.
+        systems: What runs in each domain, and is told of its shut-down.
     """
 
     uri: str = EMBED
     embedded: bool = True
+    runner: str = "00000000000000aa"
+    root: Path | None = None
+    display_port: int = 0
+    systems: dict[str, FakeVmGuest] = field(default_factory=dict)
     domains: dict[str, str] = field(default_factory=dict)
     xml: dict[str, str] = field(default_factory=dict)
     on_call: Callable[[str, dict[str, Any]], None] = lambda _call, _arguments: None
@@ -78,7 +89,7 @@ class FakeHypervisor:
                 return self.domains.get(name, "gone")
             case "tagged":
                 tags = {name: read_tag(xml) for name, xml in self.xml.items() if name in self.domains}
-                return [{**tag, "name": name, "uuid": ""} for name, tag in tags.items() if tag is not None]
+                return [{"name": name, "tag": asdict(tag)} for name, tag in tags.items() if tag is not None]
         if name not in self.domains:
             raise HypervisorError("no_domain", f"Domain not found: {name}")
         match call:
@@ -87,7 +98,11 @@ class FakeHypervisor:
             case "resume":
                 self.domains[name] = "running"
             case "shutdown":
+                if name in self.systems:
+                    self.systems[name].flush()
                 del self.domains[name]
+            case "display_port":
+                return self.display_port
             case "save_memory":
                 Path(arguments["path"]).write_bytes(b"devices")
             case "load_memory":
@@ -116,12 +131,27 @@ class FakeVmGuest(FakeGuest):
         settable: Whether setting the clock has an effect.
         answers: Whether the agent answers.
         frozen: Whether the file systems are.
+        disk: The qcow2 file that holds its drive C.
+        marker: The file that was written last through a handle; on the disk once it is flushed.
+        saved: What a program has saved (see :mod:`tests.peers.vm_disk`); on the disk once it is flushed.
+        flushes: Whether flushing has an effect.
+        left_clean: Whether the volume's journal is.
     """
 
     offset = 0.0
     settable = True
     answers = True
     frozen = False
+    disk: Path | None = None
+    marker = b""
+    saved = b""
+    flushes = True
+    left_clean = True
+
+    def flush(self) -> None:
+        """Writes everything to the disk, as a system does that is frozen or shut down."""
+        if self.flushes and self.disk is not None:
+            vm_disk.put(vm_disk.drive_c(self.marker, self.saved, left_clean=self.left_clean), self.disk)
 
     def ping(self, *, timeout: float = 5.0) -> None:
         """See :meth:`runner.guests.qga.QgaGuest.ping`."""
@@ -130,6 +160,7 @@ class FakeVmGuest(FakeGuest):
 
     def freeze(self, *, timeout: float = 60.0) -> int:
         """See :meth:`runner.guests.qga.QgaGuest.freeze`."""
+        self.flush()
         self.frozen = True
         return 2
 
@@ -148,11 +179,11 @@ class FakeVmGuest(FakeGuest):
 
     def write_file(self, path: str, data: bytes, *, deadline: float) -> None:
         """See :meth:`runner.guests.agent.Agent.write_file`."""
-        self.put(path, data)
+        self.put(_of_windows(path), data)
 
     def read_file(self, path: str, *, limit: int, deadline: float) -> bytes:
         """See :meth:`runner.guests.agent.Agent.read_file`."""
-        return self.node(path).data
+        return self.read(PureWindowsPath(_of_windows(path)), limit=limit)
 
     def time(self, *, deadline: float) -> int:
         """See :meth:`runner.guests.agent.Agent.time`."""
@@ -160,7 +191,11 @@ class FakeVmGuest(FakeGuest):
 
     def call(self, name: str, arguments: object = None, *, deadline: float, repeat: bool = True) -> object:
         """See :meth:`runner.guests.agent.Agent.call`."""
-        return {"guest-get-timezone": {"zone": "UTC", "offset": 0}, "guest-file-write": {"count": 0}}[name]
+        if name == "guest-file-write":
+            assert isinstance(arguments, dict)
+            self.marker = base64.b64decode(arguments["buf-b64"])
+            return {"count": len(self.marker)}
+        return {"guest-get-timezone": {"zone": "UTC", "offset": 0}}[name]
 
     def execute(self, command: object, *, deadline: float) -> None:
         """See :meth:`runner.guests.agent.Agent.execute`."""
@@ -183,6 +218,12 @@ class FakeVmGuest(FakeGuest):
         return super().probe(*argv, timeout=timeout)
 
 
+def _of_windows(path: str) -> str:
+    """What Windows programs call a place that the agent of a Linux guest names."""
+    below = path.removeprefix("/mnt/c/")
+    return path if below == path else "C:\\" + below.replace("/", "\\")
+
+
 @dataclass
 class FakeHost:
     """Everything that a test with pretended machines needs.
@@ -193,6 +234,7 @@ class FakeHost:
         new_guest: Makes the guest of the next one.
         image: A small image with two disks.
         said: What the provider told.
+        found_nonce: The nonce that a clone holds at first, made of what was planted last in its checkpoint; ``None``: none.
     """
 
     hypervisor: FakeHypervisor
@@ -200,6 +242,24 @@ class FakeHost:
     guests: list[FakeVmGuest] = field(default_factory=list)
     new_guest: Callable[[], FakeVmGuest] = FakeVmGuest
     said: list[str] = field(default_factory=list)
+    found_nonce: Callable[[bytes], bytes | None] = lambda planted: planted
+    _gold: FakeVmGuest | None = None
+
+    def guest_of(self, domain: RunningDomain) -> FakeVmGuest:
+        """The guest of a machine that was just started: the checkpoint's own, or a clone's."""
+        made = self.new_guest()
+        self.guests.append(made)
+        self.hypervisor.systems[domain.name] = made
+        xml = self.hypervisor.xml[domain.name]
+        made.disk = Path(ElementTree.fromstring(xml).findall("./devices/disk/source")[-1].get("file", ""))
+        tag = read_tag(xml)
+        if tag is not None and tag.campaign == "checkpoint":
+            self._gold = made
+        elif self._gold is not None:
+            nonce = self.found_nonce(self._gold.node(str(NONCE)).data)
+            if nonce is not None:
+                made.put(str(NONCE), nonce)
+        return made
 
     def provider(self) -> LibvirtProvider:
         """A provider that works with it."""
@@ -211,18 +271,20 @@ class FakeHost:
 
 
 def image_with_disks(folder: Path, **part: Any) -> Image:
-    """An image of two small disks that are there already; ``part`` adds to what it says of its machine."""
+    """An image of two small disks, the second one drive C, that are there already; ``part`` adds to what it says of its machine."""
     for name in ("system", "data"):
         file = folder / f"{name}.qcow2"
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", str(file), "1M"], check=True, timeout=60)
+    vm_disk.put(vm_disk.drive_c(), folder / "data.qcow2")
+    part = {"cpus": 1, "memory": 128, "runs": "wine", "boot_timeout": 10} | part
+    drive = part.pop("drive", "C")
     told = "".join(f"  {name}: {value}\n" for name, value in part.items())
     disks = "".join(
         f"  - file: {folder}/{name}.qcow2\n    sha256: {hashlib.sha256((folder / f'{name}.qcow2').read_bytes()).hexdigest()}\n{more}"
-        for name, more in (("system", ""), ("data", "    drive: C\n"))
+        for name, more in (("system", ""), ("data", f"    drive: {drive}\n" if drive else ""))
     )
     (folder / "small.yaml").write_text(
-        "schema: 1\nname: small\nprovider: libvirt\nsummary: Two empty disks.\n"
-        f"libvirt:\n  cpus: 1\n  memory: 128\n  runs: wine\n  boot_timeout: 10\n{told}  disks:\n{disks}"
+        f"schema: 1\nname: small\nprovider: libvirt\nsummary: Two disks.\nlibvirt:\n{told}  disks:\n{disks}"
     )
     return find_image("small")
 
@@ -233,16 +295,11 @@ def pretend(monkeypatch: pytest.MonkeyPatch, folder: Path, **part: Any) -> FakeH
     monkeypatch.setenv("LEGACYPROOF_IMAGES", str(folder))
     host = FakeHost(FakeHypervisor(), image_with_disks(folder, **part))
 
-    def guest(plan: Blueprint, domain: RunningDomain) -> FakeVmGuest:
-        host.guests.append(host.new_guest())
-        return host.guests[-1]
-
     monkeypatch.setattr(libvirt, "hypervisor", lambda uri: host.hypervisor)
-    monkeypatch.setattr(Blueprint, "guest", guest)
+    monkeypatch.setattr(Blueprint, "guest", lambda plan, domain: host.guest_of(domain))
     monkeypatch.setattr(Blueprint, "agent", lambda plan, domain: host.guests[-1])
     monkeypatch.setattr(Blueprint, "probe", lambda plan: b"probe")
     monkeypatch.setattr(checkpoints, "install_probe", lambda guest, program, timeout: None)
-    monkeypatch.setattr(disk_state, "prove", lambda drives, markers, by_wine: None)
     monkeypatch.setattr(RunningDomain, "await_screen", lambda self, size, deadline: None)
     return host
 

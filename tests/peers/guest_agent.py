@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.guests.channel import Channel, ChannelTimeout, SocketChannel
+from runner.guests.channel import Channel, ChannelTimeout
 from runner.guests.dialects import WineDialect
 from runner.machines.wine_base import WINE, WINESERVER
+from tests.peers.socket_channel import SocketChannel
 
 AGENT = "qemu-ga"
 BLOCKED = ["set-time", "fsfreeze-freeze", "fsfreeze-freeze-list", "fsfreeze-thaw", "fstrim", "shutdown", "suspend-disk"]
@@ -91,24 +92,25 @@ class Meddling:
 
     Attributes:
         sent: Names of the commands that the agent was given, in order.
+        planned: Replies that are still to be lost.
     """
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._lost: list[Callable[[str, object], bool]] = []
+        self.planned: list[Callable[[str, object], bool]] = []
         self.sent: list[str] = []
 
     def lose(self, name: str, fits: Callable[[object], bool] = lambda reply: True) -> None:
         """Loses the next reply of this name that fits; the command has been carried out by then."""
-        self._lost.append(lambda sent, reply: sent == name and fits(reply))
+        self.planned.append(lambda sent, reply: sent == name and fits(reply))
 
     def command(self, name: str, arguments: Mapping[str, object], timeout: float) -> object:
         """See :meth:`Channel.command`."""
         self.sent.append(name)
         reply = self._channel.command(name, arguments, timeout)
-        for lost in self._lost:
+        for lost in self.planned:
             if lost(name, reply):
-                self._lost.remove(lost)
+                self.planned.remove(lost)
                 raise ChannelTimeout("the reply was lost")
         return reply
 

@@ -111,6 +111,27 @@ def resealed(data: bytes, like: bytes) -> bytes:
     return bytes(changed)
 
 
+def restart_page(
+    lsn: int, *, open_by_client: bool = False, flags: int = 0, magic: bytes = b"RSTR", checked: int = 0, size: int = 4096,
+    area: int = 64, log_size: int = 16384,
+) -> bytes:  # fmt: skip
+    """A restart page of a journal with one client, with its update sequence."""
+    count = size // 512 + 1
+    page = bytearray(size)
+    struct.pack_into("<4sHHQIIHHH", page, 0, magic, 30, count, checked, size, 4096, area, 1, 1)
+    free, used = (0xFFFF, 0) if open_by_client else (0, 0xFFFF)
+    bits = 67 - log_size.bit_length()
+    place = area if 48 <= area < size - 208 else 64
+    struct.pack_into("<QHHHHIHHqIHH", page, place, lsn, 1, free, used, flags, bits, 208, 48, log_size, 0, 48, 64)
+    struct.pack_into("<QQHHH6xI", page, place + 48, lsn, lsn, 0xFFFF, 0xFFFF, 0, 8)
+    page[place + 80 : place + 88] = "NTFS".encode("utf-16-le")
+    page[30:32] = b"\x07\0"
+    for number in range(1, count):
+        end = number * 512
+        page[30 + 2 * number : 32 + 2 * number], page[end - 2 : end] = page[end - 2 : end], b"\x07\0"
+    return bytes(page)
+
+
 @dataclass
 class Tiny:
     """A volume: records by number, clusters by place; the table lies in clusters 4 to 31 unless ``mft`` says otherwise.

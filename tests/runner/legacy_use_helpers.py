@@ -24,7 +24,7 @@ LONG = 60.0
 TEMPLATE = "Register {{first_name}} {{last_name}}; the number is {{number}}."
 PARAMETERS = {"first_name": "Erika", "last_name": "Muster", "number": 42}
 EXAMPLE = {"patient_number": "000000", "address": {"town": "text"}}
-RESULT = {"patient_number": "000104", "address": {"town": "Ulm"}}
+RESULT: dict[str, Any] = {"patient_number": "000104", "address": {"town": "Ulm"}}
 
 LIMITS = """\
 limits:

@@ -11,7 +11,8 @@ from typing import Any
 from contracts.load import load_text
 from runner.record import AgentRef, ContractRef, Frame, Recording, RunRecord, TimelineEntry, Worked
 from runner.rejudge import Kept
-from runner.store import Campaign, blot_out, blotted
+from runner.spellings import blot, blot_part, blot_value
+from runner.store import Campaign
 from runner.verdict_record import verdict_part
 from tests.validators.mutate_runs import ENDED, STARTED, SUITE, golden
 from validators.mutate import Golden
@@ -56,14 +57,14 @@ def store(
         "campaign": campaign.name,
         "contract": ContractRef(
             id=contract.id, title=contract.title, sha256=loaded.sha256,
-            source=campaign.keep(blot_out(text, hidden).encode()),
-            parameters={key: blotted(str(item), hidden) for key, item in contract.parameter_values.items()},
+            source=campaign.keep(blot(text, hidden).encode()),
+            parameters={key: blot_value(str(item), hidden) for key, item in contract.parameter_values.items()},
             state_changing=contract.state_changing, application=contract.application, domain=contract.domain,
-            instruction=blot_out(contract.instruction, hidden), goal=contract.goal_state.summary,
+            instruction=blot(contract.instruction, hidden), goal=contract.goal_state.summary,
         ),
         "agent": AgentRef(
             spec="scripted:x.yaml", name="scripted x", prompt="expert", prompt_text=campaign.keep(b"Do it."), status=status,
-            returned=blotted(value, hidden), timeline=[TimelineEntry(t=1.0, text="F2", screenshot=campaign.keep(PICTURE))],
+            returned=blot_value(value, hidden), timeline=[TimelineEntry(t=1.0, text="F2", screenshot=campaign.keep(PICTURE))],
         ),
         "image": "dentadesk", "provider": "wine", "started": STARTED - timedelta(seconds=9), "ended": ENDED,
         "worked": Worked(started=STARTED, ended=ENDED),
@@ -71,7 +72,7 @@ def store(
         "recording": Recording(
             events=campaign.keep(b'{"kind": "key"}\n'), keys=1, frames=[Frame(t=0.5, image=campaign.keep(PICTURE))]
         ),
-        "verdict": type(part).model_validate(blotted(part.model_dump(), hidden)),
+        "verdict": blot_part(part, hidden),
     }  # fmt: skip
     record = RunRecord(**(parts | about))
     campaign.finish(record, campaign.begin(name))

@@ -29,7 +29,7 @@ from runner.agents.base import (
 from runner.agents.supervision import MAX_MESSAGE, MAX_RETURNED, MAX_TIMELINE, Supervised, checked, supervise
 from runner.display.handshake import DisplayAddress
 from runner.record import AgentRef, TimelineEntry
-from runner.store import blotted
+from runner.spellings import blot_value
 
 LONG = 120.0
 """Seconds that no test should ever wait; only a broken one does."""
@@ -230,7 +230,7 @@ def test_what_is_accepted_however_deep_can_be_kept_and_read_again(depth: int) ->
         assert report.status == "success"
     if report.status == "error":
         return
-    shown = blotted(report.returned, ("secret",))
+    shown = blot_value(report.returned, ("secret",))
     kept = AgentRef(spec="x", name="x", prompt="expert", prompt_text="0" * 64, returned=shown).model_dump_json()
     assert AgentRef.model_validate_json(kept).returned == report.returned
 

@@ -54,9 +54,22 @@ def test_the_systems_books_are_counted_apart() -> None:
     assert (found.system, found.files) == (2, [])
 
 
-def test_the_runners_own_files_and_the_times_of_folders_are_left_out() -> None:
-    folder = DiskChange("modified", r"C:\WINDOWS", what=("times",), noise="directory", is_directory=True)
-    found = sorted_out(modified(r"C:\legacyproof\nonce.txt"), folder)
+@pytest.mark.parametrize(
+    "name", ["lpprobe.exe", "NONCE.TXT", "flushed.txt", "answer-3.jsonl", "put-00ff.part", r"runs\00ff.claim", "runs"]
+)
+def test_the_runners_own_files_are_left_out(name: str) -> None:
+    assert sorted_out(modified(rf"C:\legacyproof\{name}"), modified(rf"D:\LegacyProof\{name}")) == BlindSpots(
+        how="frozen"
+    )
+
+
+@pytest.mark.parametrize("name", ["evil.exe", r"sub\nonce.txt", "nonce.txt.bak", r"runs\x.exe", "answer-1.jsonl.exe"])
+def test_what_others_put_beside_them_is_listed(name: str) -> None:
+    assert [file.path for file in sorted_out(modified(rf"C:\legacyproof\{name}")).files] == [rf"C:\legacyproof\{name}"]
+
+
+def test_the_times_of_folders_are_left_out() -> None:
+    found = sorted_out(DiskChange("modified", r"C:\WINDOWS", what=("times",), noise="directory", is_directory=True))
     assert found == BlindSpots(how="frozen")
 
 
@@ -68,6 +81,25 @@ def test_a_folder_that_was_made_is_listed() -> None:
 def test_a_file_moved_out_of_sight_is_listed_with_where_it_was() -> None:
     found = sorted_out(DiskChange("renamed", r"C:\TEMP\a.pdf", r"C:\BERICHTE\a.pdf", 5, what=("name",)))
     assert [(file.path, file.old_path) for file in found.files] == [(r"C:\TEMP\a.pdf", r"C:\BERICHTE\a.pdf")]
+
+
+def test_a_file_moved_into_sight_is_listed_since_it_is_lost_elsewhere() -> None:
+    found = sorted_out(DiskChange("renamed", r"C:\BERICHTE\a.pdf", r"C:\Geheim\a.pdf", 5, what=("name",)))
+    assert [(file.path, file.old_path) for file in found.files] == [(r"C:\BERICHTE\a.pdf", r"C:\Geheim\a.pdf")]
+
+
+def test_a_file_moved_among_the_runners_own_is_listed() -> None:
+    found = sorted_out(DiskChange("renamed", r"C:\legacyproof\nonce.txt", r"C:\Geheim\a.pdf", 5, what=("name",)))
+    assert len(found.files) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "stream"), [(("stream",), "zone"), (("attributes",), ""), (("data", "attributes"), "")]
+)
+def test_what_rows_do_not_show_of_a_table_is_listed(what: tuple[str, ...], stream: str) -> None:
+    path = r"C:\DSWIN\DATA\PATIENT.DBF"
+    change = DiskChange("modified", path, what=what, stream=stream)  # type: ignore[arg-type]
+    assert [file.path for file in sorted_out(change).files] == [path]
 
 
 def test_a_long_list_is_cut_and_counted() -> None:
@@ -91,7 +123,7 @@ class Machine:
     def disk_after(self, how: Stop) -> Iterator[DiskState]:
         if isinstance(self.given, Exception) and not self.late:
             raise self.given
-        yield DiskState(None, "frozen", self._changed)  # type: ignore[arg-type]
+        yield DiskState(None, "frozen", self._changed, ("C",), ("vda",))  # type: ignore[arg-type]
 
     disk_before = disk_after
 
@@ -99,6 +131,7 @@ class Machine:
 def test_a_machine_is_audited() -> None:
     found = audit_of_machine(Machine((modified(r"C:\x"),)), OBSERVE)  # type: ignore[arg-type]
     assert ([file.path for file in found.files], found.how, found.unreadable) == ([r"C:\x"], "frozen", None)
+    assert (found.drives, found.left_out_disks) == (["C"], ["vda"])
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -191,6 +191,19 @@ def test_a_tree_is_listed_and_hashed(guest: FakeGuest) -> None:
     ]  # fmt: skip
 
 
+def test_the_runners_own_files_are_not_listed_but_what_others_put_beside_them_is(guest: FakeGuest) -> None:
+    for name in (r"nonce.txt", r"runs\0a1b.done", r"LPPROBE.EXE", r"notes.txt", r"runs\list.txt", r"sub\nonce.txt"):
+        guest.put(rf"C:\legacyproof\{name}", b"x")
+    guest.put(r"C:\D\legacyproof\nonce.txt", b"x")
+    specs = observe(ours={"files": r"C:\legacyproof"}, elsewhere={"files": r"C:\D\legacyproof"})
+    states = capture.take(guest, specs)
+    found = {
+        name: sorted(item.path for item in tree(state).items if item.kind == "file") for name, state in states.items()
+    }
+    assert found["ours"] == [r"notes.txt", r"runs\list.txt", r"sub\nonce.txt"]
+    assert found["elsewhere"] == ["nonce.txt"]
+
+
 def test_an_absent_tree_is_positively_absent() -> None:
     assert capture.read_tree(FakeGuest(), TREE, None) == TreeState(exists=False)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
+import httpx
+import httpx2
 import pytest
 from PIL import Image
 
-from runner.agents.base import AgentInfrastructureError
+from runner.agents.base import AgentInfrastructureError, AgentReport
 from runner.agents.computer_use import ComputerUseAgent
 from runner.agents.supervision import supervise
 from runner.display.keysyms import parse_chord
@@ -224,10 +227,34 @@ def test_a_tool_that_there_is_not_is_told_and_counted(provider: str) -> None:
 
 
 @pytest.mark.parametrize("provider", ["openai", "compatible"])
-def test_arguments_that_are_no_json_are_told(provider: str) -> None:
-    ran = run_model(provider, scripted(act("call", name="extraction", arguments="{broken")))
+@pytest.mark.parametrize("arguments", ["{broken", '{"data": {"num', "[1]", "", '{"data": NaN}', '"text"'])
+def test_arguments_that_are_no_json_are_told_and_do_not_spoil_the_conversation(provider: str, arguments: str) -> None:
+    """The stand-ins refuse a history with broken arguments, as some servers do: it would look like an outage."""
+    broken = act("call", name="extraction", arguments=arguments)
+    ran = run_model(provider, scripted(broken, act("click", x=5, y=5), broken))
     assert ran.report.status == "success"
-    assert ran.server.requests == 2
+    assert ran.server.requests == 4
+    assert len(clicks(ran)) == 1
+
+
+def test_a_call_that_is_cut_off_does_not_spoil_the_conversation() -> None:
+    servers: list[Any] = []
+
+    def model(seen: Seen) -> list[Act]:
+        if seen.number:
+            return [DONE]
+        function = {"name": "computer", "arguments": '{"action": "left_cl'}
+        message = {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        }
+        servers[0]._sent.append(message)
+        return [act("raw", body=servers[0].completion(message, "length"))]
+
+    ran = run_model("compatible", model, prepare=servers.append)
+    assert ran.report.status == "success"
+    assert audit(ran)["replies_cut"] == 1
 
 
 @EACH
@@ -320,16 +347,33 @@ def test_a_person_can_stop_a_run() -> None:
     assert run_model("anthropic", model, task={"cancelled": cancelled}).report.status == "timeout"
 
 
-def test_a_display_that_is_lost_is_told() -> None:
+def test_a_display_that_is_lost_is_no_failure_of_the_agent() -> None:
     screen = FakeRfbServer(size=SIZE)
 
     def model(seen: Seen) -> list[Act]:
         screen.close()
         return [act("click", x=5, y=5)]
 
-    report = run_model("anthropic", model, screen=screen).report
-    assert report.status == "error"
-    assert "display was lost" in report.message
+    assert "display was lost" in outage(lambda: run_model("anthropic", model, screen=screen))
+
+
+def no_display(**about: Any) -> AgentReport:
+    """A run whose display is not there."""
+    with FakeRfbServer(size=SIZE) as screen:
+        port = screen.port
+    with serving("anthropic", scripted()) as server:
+        return ComputerUseAgent(settings_for("anthropic", server), PRICES).run(task_for(port, **about))
+
+
+def test_a_display_that_is_not_there_is_no_failure_of_the_agent() -> None:
+    assert "display cannot be reached" in outage(no_display)
+
+
+def test_a_display_that_the_runner_has_cut_is_no_outage() -> None:
+    stopped = threading.Event()
+    stopped.set()
+    assert no_display(cancelled=stopped).status == "timeout"
+    assert no_display(deadline=time.monotonic()).status == "timeout"
 
 
 def refusal(provider: str) -> tuple[Act, ...]:
@@ -511,12 +555,105 @@ def test_a_server_that_is_not_there_is_an_outage(provider: str) -> None:
 
 
 @EACH
+def test_a_connection_that_is_not_made_in_time_is_an_outage(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDKs call it the same as an answer that does not come, which at the deadline is the model's own slowness."""
+
+    def silent(library: Any) -> Any:
+        def send(*_: object) -> None:
+            raise library.ConnectTimeout("timed out")
+
+        return send
+
+    for library in (httpx, httpx2):
+        monkeypatch.setattr(library.HTTPTransport, "handle_request", silent(library))
+    assert "cannot be reached" in outage(lambda: run_model(provider, scripted(), seconds=10, retries=0))
+
+
+NO_REPLY = {
+    "a page": act("page", text="<!DOCTYPE html><title>Log in to the guest network</title>", content_type="text/html"),
+    "a page as json": act("page", text="<html></html>", content_type="application/json"),
+    "half an answer": act("page", text='{"cho', content_type="application/json"),
+    "an error": act("raw", body={"error": {"code": 502, "message": "bad gateway"}}),
+    "an error in words": act("raw", body={"type": "error", "error": "overloaded"}),
+    "nothing": act("raw", body={}),
+    "null": act("raw", body=None),
+    "a list": act("raw", body=[]),
+    "a number": act("raw", body=7),
+    "numbers": act("raw", body={"content": 7, "output": 7, "status": "completed", "choices": 7, "candidates": 7}),
+    "another form": act("raw", body={
+        "content": ["x"], "output": [7], "status": "completed", "choices": [{"message": "x"}], "candidates": [{"content": "x"}],
+    }),
+}  # fmt: skip
+
+
+@EACH
+@pytest.mark.parametrize("answer", NO_REPLY)
+def test_an_answer_that_is_no_reply_is_an_outage(provider: str, answer: str) -> None:
+    seen: list[int] = []
+
+    def model(asked: Seen) -> list[Act]:
+        seen.append(asked.number)
+        return [NO_REPLY[answer]]
+
+    told = outage(lambda: run_model(provider, model, retries=1))
+    assert seen == [0, 1]
+    assert "cannot be reached" in told
+
+
+@pytest.mark.parametrize("status", ["queued", "failed", "cancelled", None])
+def test_a_response_that_is_none_yet_is_an_outage(status: str | None) -> None:
+    body: dict[str, Any] = {"object": "response", "status": status, "output": [], "error": None}
+    assert "HTTP 200, but no reply" in outage(lambda: run_model("openai", lambda _: [act("raw", body=body)], retries=0))
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "compatible"])
+def test_a_gateways_error_within_an_answer_means_what_its_status_means(provider: str) -> None:
+    refused = act("raw", body={"error": {"code": 401, "message": f"no such key {KEY}"}})
+    assert f"check the key in {KEY_VARIABLE}" in outage(lambda: run_model(provider, lambda _: [refused]))
+
+
+@EACH
+def test_empty_replies_are_the_agents_failure(provider: str) -> None:
+    def lenient(server: Any) -> None:
+        server.read = lambda body, headers: []
+
+    body = {
+        "type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1},
+        "status": "completed", "output": [], "error": None, "candidates": [{"finishReason": "STOP", "index": 0}],
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": ""}}],
+    }  # fmt: skip
+    if provider != "anthropic":
+        del body["usage"]
+    ran = run_model(provider, lambda _: [act("raw", body=body)], prepare=lenient)
+    assert ran.report.status == "failed"
+    assert audit(ran) == {"replies_unusable": 3}
+
+
+@EACH
 def test_the_supervisor_takes_an_outage_as_unscored(provider: str) -> None:
     with serving(provider, lambda _: [act("http", status=401)]) as server, FakeRfbServer(size=SIZE) as screen:
         agent = ComputerUseAgent(settings_for(provider, server), PRICES)
         result = supervise(agent, task_for(screen.port), cut=lambda: None)
     assert result.infrastructure is not None
     assert KEY not in result.infrastructure
+
+
+def test_the_supervisor_takes_a_lost_display_as_unscored() -> None:
+    screen = FakeRfbServer(size=SIZE)
+
+    def model(seen: Seen) -> list[Act]:
+        screen.close()
+        return [act("click", x=5, y=5)]
+
+    with serving("anthropic", model) as server, screen:
+        agent = ComputerUseAgent(settings_for("anthropic", server), PRICES)
+        result = supervise(agent, task_for(screen.port), cut=lambda: None)
+    assert result.infrastructure is not None
+
+
+def test_an_sdk_that_cannot_be_set_up_is_no_failure_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "gopher://127.0.0.1:9")
+    assert "ALL_PROXY" in outage(lambda: run_model("openai", scripted()))
 
 
 def test_a_key_that_is_gone_when_the_run_begins_is_no_failure_of_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:

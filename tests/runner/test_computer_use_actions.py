@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from runner.agents.computeruse.actions import (
     Proposal,
     arguments_of,
     check,
+    repeatable,
 )
 from runner.agents.computeruse.audit import Audit, LoopWatch
 from runner.agents.computeruse.keys import UnknownKey, chords
@@ -81,7 +84,7 @@ def test_a_large_screen_is_scaled_down_in_proportion(size: tuple[int, int]) -> N
     assert max(view.seen) <= 1366
     assert view.seen[0] * view.seen[1] <= 1_101_000
     assert view.seen[0] / view.seen[1] == pytest.approx(size[0] / size[1], rel=0.02)
-    assert view.picture(Image.new("RGB", size)).size == view.seen
+    assert Image.open(io.BytesIO(view.picture(Image.new("RGB", size)).png)).size == view.seen
 
 
 @given(x=st.integers(0, 1023), y=st.integers(0, 767))
@@ -252,10 +255,24 @@ def test_arguments_may_come_as_text(given: object, arguments: dict[str, Any], re
     assert arguments_of(given) == (arguments, repairs)
 
 
-@pytest.mark.parametrize("given", ["{", "[]", "5", [], 5, '"x"', "[" * 100_000])
+@pytest.mark.parametrize("given", ["{", "[]", "5", [], 5, '"x"', "[" * 100_000, '{"a": NaN}'])
 def test_arguments_that_are_no_object_are_malformed(given: object) -> None:
     with pytest.raises(Malformed):
         arguments_of(given)
+    assert repeatable(given) == "{}"
+
+
+@pytest.mark.parametrize("given", ['{"a":1}', '{ "a" : "\u00e4" }', "{}"])
+def test_arguments_that_are_the_text_of_an_object_are_sent_back_as_they_are(given: str) -> None:
+    assert repeatable(given) == given
+
+
+@given(JSON | st.text() | JSON.map(json.dumps) | JSON.map(json.dumps).map(json.dumps))
+def test_whatever_a_model_gave_as_arguments_a_strict_server_gets_an_object_back(given: Any) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    assert isinstance(json.loads(repeatable(given), parse_constant=refuse), dict)
 
 
 # --- the vendors' words -----------------------------------------------------------------------------------------------
@@ -428,3 +445,14 @@ def test_keys_and_encoded_data_are_taken_out(text: str) -> None:
         part in told for part in ("abc***xyz", "AIzaSy", "abcdef123456", "secretvalue1", "XYZ-abc", "A" * 200)
     )
     assert len(told) <= 500
+
+
+def test_a_secret_is_taken_out_of_a_providers_words_however_it_is_spelled() -> None:
+    secret = 'geheim "4711"/ä'
+    spelled = json.dumps({"error": json.dumps({"got": secret})})
+    assert "4711" not in scrubbed(f"{secret} {spelled} {secret!r}", (secret,))
+    assert "•••" in scrubbed(spelled, (secret,))
+
+
+def test_a_secret_that_the_limit_cuts_through_leaves_no_beginning() -> None:
+    assert scrubbed("x" * 95 + " geheim123", ("geheim123",), limit=100) == "x" * 95 + " •••"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +145,69 @@ def test_a_setting_that_is_wrong_is_told_with_its_line(tmp_path: Path, line: str
     assert words in told
 
 
+BAD_ADDRESSES = (
+    "http://h:80a/v1", "http://h:99999", "http://h:0", "ftp://h/v1", "h/v1", "http://", "http:///v1", "http://[::1", "http://h/v 1",
+    "https://user:geheim77@h/v1", "https://geheim77@h/v1", "https://user:ge/heim77@h/v1", "https://ge/heim77@h/v1", "https://h/v1?key=geheim77", "https://h/#geheim77",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("address", BAD_ADDRESSES)
+def test_an_address_that_is_not_fit_is_told_and_nothing_of_it_repeated(tmp_path: Path, address: str) -> None:
+    path = settings_file(tmp_path, f"provider: openai\nmodel: gpt-5.4\nbase_url: '{address}'\n")
+    told = refused(f"computer-use:{path}")
+    assert f"{path}:3:" in told
+    assert "heim77" not in told
+    (finding,) = doctor(path)
+    assert finding.ok is False
+    assert "heim77" not in f"{finding}"
+
+
+@EACH
+@pytest.mark.parametrize("address", ["http://h:80a/v1", "https://user:geheim77@h/v1"])
+def test_the_environments_address_is_looked_at_as_well(
+    provider: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_key(monkeypatch, provider)
+    monkeypatch.setenv(URL_VARIABLES[provider], address)
+    told_at_planning = refused(f"computer-use:{provider}/{MODELS[provider]}")
+    assert URL_VARIABLES[provider] in told_at_planning
+    findings = told(doctor(f"{provider}/{MODELS[provider]}"))
+    assert findings["endpoint"].ok is False
+    assert "heim77" not in f"{told_at_planning}{findings}"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8000/v1", "https://gateway.example/a/b/", "http://[::1]:9/v1"])
+def test_a_fit_address_is_taken(tmp_path: Path, address: str) -> None:
+    settings, _ = read_settings(settings_file(tmp_path, f"provider: openai\nmodel: x\nbase_url: '{address}'\n"))
+    assert settings.url() == address
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("ALL_PROXY", "socks5://user:geheim77@127.0.0.1:9"),
+        ("HTTPS_PROXY", "gopher://user:geheim77@h:1"),
+        ("HTTPS_PROXY", "http://user:geheim77@h:80a"),
+        ("SSL_CERT_FILE", "/nowhere/geheim77.pem"),
+    ],
+)
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_an_sdk_that_cannot_be_set_up_is_told_when_planning(
+    provider: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_key(monkeypatch, provider)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    monkeypatch.setenv(variable, value)
+    spec = f"{provider}/{MODELS[provider]}"
+    told_at_planning = refused(f"computer-use:{spec}")
+    gc.collect()  # what an SDK left half made says so when it goes
+    assert variable in told_at_planning
+    findings = told(doctor(spec))
+    assert findings["endpoint"].ok is False
+    assert "geheim77" not in f"{told_at_planning}{findings}"
+
+
 def test_a_settings_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in refused(f"computer-use:{tmp_path / 'no.yaml'}")
 
@@ -162,7 +227,7 @@ def test_a_price_table_of_ones_own_lies_beside_the_settings(tmp_path: Path, monk
 
 
 def test_the_price_table_is_dated_and_says_where_from() -> None:
-    assert PRICES.day.year >= 2026
+    assert date.fromisoformat(PRICES.as_of) >= date(2026, 1, 1)
     assert set(PRICES.sources) == set(PROVIDERS)
     assert {entry.provider for entry in PRICES.models} == set(PROVIDERS)
     names = [(entry.provider, entry.model) for entry in PRICES.models]
@@ -207,6 +272,14 @@ def price(**about: Any) -> Any:
 )
 def test_what_a_request_costs(about: dict[str, Any], usage: Usage, dollars: float) -> None:
     assert cost(price(**about), usage) == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize("day", ["yesterday", "2026-02-30", "2026", "November 2026"])
+def test_a_price_table_of_no_day_is_refused(day: str, tmp_path: Path) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text(TABLE.read_text().replace(f"as_of: {PRICES.as_of}", f"as_of: '{day}'", 1))
+    with pytest.raises(ContractError, match="a day is needed here"):
+        load_prices(table)
 
 
 def test_a_price_below_nought_is_refused(tmp_path: Path) -> None:
@@ -315,6 +388,18 @@ def test_doctor_tells_an_endpoint_that_is_not_there(
 
 
 @EACH
+def test_doctor_tells_an_endpoint_that_is_another_server(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_key(monkeypatch, provider)
+    with serving(provider, scripted()) as server:
+        server.page = "<!DOCTYPE html><title>Log in to the guest network</title>"
+        findings = told(doctor(at(tmp_path, provider, server.url)))
+    assert findings["endpoint"].ok is False
+    assert "model" not in findings
+
+
+@EACH
 def test_doctor_tells_a_missing_sdk(provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_key(monkeypatch, provider)
     module = {"gemini": "google.genai", "compatible": "openai"}.get(provider, provider)
@@ -330,6 +415,12 @@ def test_doctor_tells_a_missing_key(provider: str) -> None:
     findings = told(doctor(f"{provider}/{MODELS[provider]}"))
     assert findings["key"].ok is False
     assert KEY_VARIABLES[provider][0] in findings["key"].message
+
+
+def test_doctor_tells_a_missing_address() -> None:
+    findings = told(doctor("compatible/x"))
+    assert findings["endpoint"].ok is False
+    assert "LEGACYPROOF_MODEL_URL" in findings["endpoint"].remedy
 
 
 def test_doctor_tells_a_specification_that_is_none() -> None:

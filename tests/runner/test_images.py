@@ -12,7 +12,7 @@ import pytest
 from contracts.load import ContractError
 from runner.machines import base
 from runner.machines.base import Freshness, MachineError, MachineProvider, Tag, home, provider
-from runner.machines.images import FOLDER, Image, find_image, sources
+from runner.machines.images import FOLDER, Image, available, find_image, sources
 
 MANIFEST = """\
 schema: 1
@@ -77,6 +77,43 @@ def test_ones_own_folders_come_before_the_house(folder: Path, tmp_path: Path, mo
 def test_an_image_that_there_is_not_names_those_there_are(folder: Path) -> None:
     with pytest.raises(LookupError, match=r"there is no image 'dusk'; there are: .*desk"):
         find_image("dusk")
+
+
+def test_contracts_and_scripts_beside_an_image_are_no_images(folder: Path) -> None:
+    (folder / "contract.yaml").write_text("schema: 1\nid: a.b\nenvironment: {image: desk, provider: wine}\n")
+    (folder / "script.yaml").write_text("steps:\n  - type: text\n")
+    (folder / "broken-script.yaml").write_text("steps: [\n  provider: wine\n")
+    (folder / "list.yaml").write_text("- provider: wine\n")
+    (folder / "folder.yaml").mkdir()
+    assert [name for name in available() if find_image(name).folder == folder] == ["desk"]
+    with pytest.raises(LookupError) as caught:
+        find_image("dusk")
+    assert "contract" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MANIFEST.replace("summary", "sumary"),
+        "schema: 1\nprovider: wine\nprograms: [\n",
+        "{schema: 1, name: bad, provider: wine}\n",
+        "provider: wine\n" + "#" * (1 << 20),
+    ],
+    ids=["model", "syntax", "flow", "too large"],
+)
+def test_an_image_with_a_fault_is_still_among_those_there_are(folder: Path, text: str) -> None:
+    (folder / "bad.yaml").write_text(text)
+    assert "bad" in available()
+    with pytest.raises(ContractError, match=r"bad\.yaml"):
+        find_image("bad")
+
+
+def test_images_come_in_the_order_in_which_they_are_looked_for(folder: Path) -> None:
+    (folder / "zz.yaml").write_text(MANIFEST.replace("name: desk", "name: zz"))
+    (folder / "dentadesk.yaml").write_text("id: a contract that bears an image's name\n")
+    there = available()
+    assert there[:2] == ["desk", "zz"]
+    assert there[2:] == sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != "dentadesk")
 
 
 def test_a_manifest_under_another_name_is_refused(folder: Path) -> None:

@@ -13,10 +13,24 @@ import pytest
 
 from runner.agents.base import Agent, AgentInfrastructureError, AgentSpecError, plan
 from runner.agents.legacyuse.client import Server
+from runner.agents.supervision import Supervised, checked, supervise
 from runner.display.handshake import DisplayAddress
-from tests.peers.legacy_use_server import INTERRUPTED, PROVIDER_KEY, FaultKind, Work
+from runner.spellings import BLOT, blot_value
+from tests.peers.legacy_use_server import INTERRUPTED, KEY, PROVIDER_KEY, FaultKind, Work
 from tests.peers.rfb_server import FakeRfbServer, wait_until
-from tests.runner.legacy_use_helpers import EXAMPLE, PASSWORD, RESULT, Bench, Clock, bench, clock, configuration, task
+from tests.runner.legacy_use_helpers import (
+    EXAMPLE,
+    LONG,
+    PASSWORD,
+    RESULT,
+    Bench,
+    Clock,
+    bench,
+    clock,
+    configuration,
+    task,
+)
+from tests.secret_search import leaks_in
 
 __all__ = ["bench", "clock"]
 
@@ -296,6 +310,41 @@ def test_what_could_not_be_removed_is_told(bench: Bench) -> None:
     assert f"left on the server: the session {next(iter(bench.server.sessions))}" in report.message
 
 
+def test_a_target_that_appears_late_is_found_and_removed(bench: Bench) -> None:
+    """Its creation was answered by nothing; it holds the display's password."""
+    looks: list[str] = []
+
+    def before(method: str, path: str) -> None:
+        if (method, path) == ("GET", "targets/"):
+            looks.append(path)
+            for target in bench.server.targets.values():
+                target.data["is_archived"] = len(looks) < 3  # not listed yet
+
+    bench.server.fault("POST", "targets/", "lost")
+    bench.server.before = before
+    assert bench.run().status == "success"
+    assert (len(looks), bench.server.count("POST", "targets/")) == (3, 1)
+    bench.assert_tidy()
+
+
+@pytest.mark.parametrize("list_answers", [True, False])
+def test_a_target_that_is_perhaps_there_is_told(bench: Bench, list_answers: bool) -> None:
+    bench.limits["outage"] = "100ms"
+    bench.server.fault("POST", "targets/", "silent")
+    if not list_answers:
+        bench.server.fault("GET", "targets/", "broken", 99)
+    assert "left on the server: perhaps the target legacyproof dswin.add-new-patient " in out(bench)
+    assert bench.server.count("POST", "targets/") == 1
+
+
+def test_a_target_that_was_never_asked_for_is_not_told(bench: Bench) -> None:
+    bench.run()  # after which nothing is asked before the target
+    bench.server.die()
+    said = out(bench)
+    assert said.startswith("POST /api/targets/: cannot connect")
+    assert "left on the server" not in said
+
+
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
@@ -435,6 +484,25 @@ def test_a_job_that_does_not_stop_loses_its_session(overdue: Bench) -> None:
     assert all(session["is_archived"] for session in overdue.server.sessions.values())
 
 
+def test_a_job_that_does_not_stop_leaves_time_for_tidying_up(overdue: Bench) -> None:
+    overdue.server.behaviour.interrupt_after = 100.0
+    overdue.limits["stop"] = "100s"
+    given = task(overdue.address, seconds=6.0)
+    report = overdue.agent.run(given)
+    assert (report.status, time.monotonic() < given.deadline) == ("timeout", True)
+    assert "left on the server" not in report.message
+    assert all(row["is_archived"] for row in [*overdue.server.sessions.values(), *overdue.server.targets.values()])
+
+
+def test_what_could_only_be_removed_later_is_not_told_as_left(overdue: Bench) -> None:
+    overdue.server.behaviour.interrupt_after = 100.0
+    overdue.limits["stop"] = "200ms"
+    overdue.server.fault("DELETE", "sessions/[^/]+", "broken", 3)
+    report = overdue.run()
+    assert (report.status, overdue.server.count("DELETE", "sessions/[^/]+")) == ("timeout", 4)
+    assert "left on the server" not in report.message
+
+
 def test_a_cancelled_run_stops_the_job_and_tidies_up(bench: Bench) -> None:
     cancelled = threading.Event()
 
@@ -489,6 +557,34 @@ def test_the_time_that_ends_while_the_job_waits_is_no_failure_of_the_agent(bench
     bench.server.behaviour.workers = 0
     bench.server.before = before
     assert "waiting for a worker" in out(bench)
+    bench.assert_tidy()
+
+
+def test_a_job_that_a_worker_begins_with_at_the_last_moment_goes_on(bench: Bench) -> None:
+    """Its model acts on the machine: the run has to be judged, by what the model does in its own time."""
+
+    looks: list[str] = []
+
+    def before(method: str, path: str) -> None:
+        if path.endswith("/cancel/"):
+            looks.clear()
+            bench.server.behaviour.workers = 1
+            wait_until(lambda: next(iter(bench.server.jobs.values())).status == "running", 60)
+        looks.append(path)
+
+    def model(work: Work) -> None:
+        while len(looks) < 4:  # after the cancel it is seen to run
+            work.check()
+            time.sleep(0.01)
+        work.extract(RESULT)
+
+    bench.server.model = model
+    bench.server.behaviour.workers = 0
+    bench.server.before = before
+    bench.limits["queue"] = "50ms"
+    report = bench.run()
+    assert (report.status, report.returned) == ("success", RESULT)
+    assert bench.server.count("POST", f"{JOBS}[^/]+/interrupt/") == 0
     bench.assert_tidy()
 
 
@@ -590,6 +686,67 @@ def test_a_server_that_dies_while_a_job_runs_is_a_fault_of_the_house(bench: Benc
     assert "left on the server" in said
 
 
+def hang(bench: Bench, path: str = ".*") -> None:
+    """From now on requests get no answer."""
+    for method in ("GET", "POST", "DELETE"):
+        bench.server.fault(method, path, "hung", 999)
+
+
+def supervised(bench: Bench, seconds: float) -> Supervised:
+    return supervise(bench.agent, task(bench.address, seconds=seconds), cut=lambda: None)
+
+
+def test_a_server_that_falls_silent_late_in_a_run_is_no_time_out_of_the_agent(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        hang(bench)
+        work.job.stopping.wait(LONG)
+
+    bench.server.model = model
+    result = supervised(bench, 4.0)
+    assert result.infrastructure is not None
+    assert "the server is out while a job runs" in result.infrastructure
+    assert not result.still_running
+
+
+@pytest.mark.parametrize("path", [f"{JOBS}[^/]+/(logs|http_exchanges)/", ".*"])
+def test_a_job_that_has_ended_well_counts_although_the_server_falls_silent(bench: Bench, path: str) -> None:
+    """What is read of its account, and what is tidied up, must not last until its time is over."""
+
+    def before(method: str, asked: str) -> None:
+        if asked.endswith("/logs/") and not bench.server.faults:
+            hang(bench, path)
+
+    bench.server.before = before
+    result = supervised(bench, 4.0)
+    assert (result.report.status, result.report.returned, result.infrastructure) == ("success", RESULT, None)
+    assert "logs could not be read" in result.report.message
+    assert ("left on the server" in result.report.message) == (path == ".*")
+
+
+def test_from_a_silent_server_nothing_more_is_asked(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        hang(bench)
+        work.job.stopping.wait(LONG)
+
+    bench.server.model = model
+    bench.limits |= {"answer": "100ms", "outage": "100ms"}
+    said = out(bench)
+    (job, session, target) = (*bench.server.jobs, *bench.server.sessions, *bench.server.targets)
+    assert f"left on the server: the job {job} (GET " in said
+    silent = "(not tried, since the server does not answer)"
+    assert f"the session {session} {silent}, the target {target} {silent}" in said
+    assert bench.server.count("DELETE", ".*") == 0
+
+
+def test_a_server_that_only_refuses_is_asked_on(bench: Bench) -> None:
+    bench.server.fault("GET", "sessions/", "broken", 99)
+    bench.server.fault("DELETE", "sessions/[^/]+", "broken", 99)
+    report = bench.run()
+    assert report.status == "success"
+    assert "left on the server: the session" in report.message
+    assert all(target["is_archived"] for target in bench.server.targets.values())
+
+
 def test_a_server_that_comes_back_gives_the_job_up_and_is_waited_for(bench: Bench) -> None:
     def model(work: Work) -> None:
         bench.server.die()
@@ -655,6 +812,36 @@ def test_secrets_of_the_contract_are_kept_out_of_all_but_the_returned_values(ben
     assert "The number is" in told
     assert SECRET not in told
     assert json.dumps(SECRET)[1:-1] not in told
+
+
+def test_keys_are_named_to_be_hidden_once_the_run_was_judged(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        work.say(f"keys: {KEY} {PROVIDER_KEY}")
+        work.extract({**RESULT, "seen": [KEY, PROVIDER_KEY]})
+
+    bench.server.model = model
+    report = bench.run(secrets=(SECRET,))
+    assert report.returned["seen"] == [KEY, PROVIDER_KEY], "what is judged is what the model has returned"
+    assert {KEY, PROVIDER_KEY, PASSWORD} <= {*report.hidden}
+    assert SECRET not in report.hidden, "the runner knows the contract's secrets"
+    kept = json.dumps(
+        [report.message, [line.text for line in report.timeline], blot_value(report.returned, report.hidden)]
+    )
+    assert leaks_in(kept.encode(), {"key": KEY, "provider's key": PROVIDER_KEY, "password": PASSWORD}) == []
+
+
+def test_ordinary_words_among_the_settings_and_headers_may_be_right_answers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = {"allergies": "none", "validity": "global"}
+    (bench.folder / "region").write_text("global")
+    (bench.folder / "key").write_text("sk-planted-key")
+    bench.more = "provider: {name: anthropic, credentials: {api_key: {file: key}, region: {file: region}}}\n"
+    monkeypatch.setattr("tests.peers.legacy_use_server.PROVIDER_KEY", "none")
+    bench.server.model = lambda work: work.extract(answer)
+    report = checked(bench.run())
+    assert (report.status, report.returned) == ("success", answer)
+    assert blot_value(report.returned, report.hidden) == {"allergies": "none", "validity": BLOT}
 
 
 def test_a_prompt_without_a_template_is_imported_as_it_is(bench: Bench) -> None:

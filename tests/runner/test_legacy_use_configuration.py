@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from runner.agents.base import AgentSpecError
+from runner.agents.legacyuse.client import Server
 from runner.agents.legacyuse.configuration import (
     Configuration,
     DisplaySettings,
@@ -104,7 +110,14 @@ def test_a_secret_in_the_wrong_place_is_not_repeated_in_the_message(tmp_path: Pa
         ("schema: 1\napi_key: {file: binary}\n", {}, "UTF-8"),
         ("schema: 1\n", {"LEGACY_USE_API_KEY": "two\nlines"}, "characters that a key does not have"),
         ("schema: 1\ndisplay: {listen: 0.0.0.0}\n", ENVIRONMENT, "display.host"),
-        ("schema: 1\nca_file: missing.pem\n", ENVIRONMENT, "missing.pem"),
+        ("schema: 1\nca_file: missing.pem\n", ENVIRONMENT, "there is no file"),
+        ("schema: 1\nca_file: empty\n", ENVIRONMENT, "empty holds no certificates in PEM form"),
+        ("schema: 1\nca_file: binary\n", ENVIRONMENT, "binary holds no certificates in PEM form"),
+        (
+            "schema: 1\n",
+            {**ENVIRONMENT, "LEGACY_USE_CA_FILE": "lab.yaml"},
+            "lab.yaml holds no certificates in PEM form",
+        ),
         ("schema: 1\ntarget: {type: rdp, gateway: {host: a}}\n", ENVIRONMENT, "display.port"),
         ("schema: 1\n", {**ENVIRONMENT, "LEGACY_USE_URL": "nonsense"}, "LEGACY_USE_URL"),
         ("schema: 1\n", {**ENVIRONMENT, "LEGACY_USE_LISTEN": "nonsense"}, "LEGACY_USE_LISTEN"),
@@ -116,6 +129,28 @@ def test_what_cannot_be_used_is_told_with_a_remedy(
     (tmp_path / "empty").touch()
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     assert words in refused(tmp_path, text, environment)
+
+
+def test_certificates_are_read_once_before_anything_runs(tmp_path: Path) -> None:
+    """Later, a file that has become unreadable would make a run fail that has begun."""
+    (tmp_path / "ca.pem").write_bytes(certificate())
+    found = loaded(tmp_path, "schema: 1\nurl: https://lu.example\nca_file: ca.pem\n")
+    (tmp_path / "ca.pem").unlink()
+    assert found.trust is not None
+    assert [ca["subject"] for ca in found.trust.get_ca_certs()] == [((("commonName", "lu.example"),),)]
+    Server(found).__exit__(None, None, None)
+
+
+def certificate() -> bytes:
+    """A certificate that signs itself, in PEM form."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lu.example")])
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), begun, begun.replace(year=2036)
+    )
+    made = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def test_a_file_that_is_not_there_is_told() -> None:

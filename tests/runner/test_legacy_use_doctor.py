@@ -115,6 +115,21 @@ def test_a_configuration_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) ->
     assert "LEGACY_USE_API_KEY" in finding.message
 
 
+def test_certificates_that_are_none(server: LegacyUseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGACY_USE_API_KEY", "the-key")
+    (tmp_path / "lab.yaml").write_text("schema: 1\nca_file: lab.yaml\n")
+    (finding,) = legacy_use.doctor(str(tmp_path / "lab.yaml"))
+    assert (finding.name, finding.ok) == ("configuration", False)
+    assert "holds no certificates in PEM form" in finding.message
+
+
+def test_a_target_that_may_have_been_left(server: LegacyUseServer, tmp_path: Path) -> None:
+    server.fault("POST", "targets/", "silent")
+    found = looked(configuration(server, tmp_path, outage="100ms"))
+    assert (found["target"].ok, found["tidying"].ok) == (False, False)
+    assert "perhaps the target legacyproof doctor " in found["tidying"].message
+
+
 def test_httpx_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(legacy_use, "find_spec", lambda name: None)
     (finding,) = legacy_use.doctor("")

@@ -27,11 +27,11 @@ def status(job: JobState, log: list[LogEntry] | None, stopped: str | None = None
 
 
 def paused(error: str | None) -> JobState:
-    return JobState("j", "paused", error)
+    return JobState("paused", error)
 
 
 def failed(error: str | None) -> JobState:
-    return JobState("j", "error", error)
+    return JobState("error", error)
 
 
 INFRASTRUCTURE = [
@@ -125,10 +125,10 @@ def test_logs_of_any_form_are_borne(content: object) -> None:
 
 
 def test_a_job_that_somebody_else_cancels_is_not_counted() -> None:
-    assert status(JobState("j", "canceled"), []) is None
-    assert status(JobState("j", "canceled"), [], OVER) is None
+    assert status(JobState("canceled"), []) is None
+    assert status(JobState("canceled"), [], OVER) is None
 
 
 def test_a_job_that_never_stops_is_the_end_of_the_time() -> None:
-    assert status(JobState("j", "running"), [], OVER) == "timeout"
-    assert status(JobState("j", "sleeping"), []) is None
+    assert status(JobState("running"), [], OVER) == "timeout"
+    assert status(JobState("sleeping"), []) is None

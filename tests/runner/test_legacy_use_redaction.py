@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from runner.agents.legacyuse.account import LogEntry, entries, provider_keys, timeline, usage
+from runner.agents.legacyuse.account import MAX_PICTURE, LogEntry, entries, provider_keys, timeline, usage
 from runner.agents.legacyuse.client import ServerOut
-from runner.agents.legacyuse.redaction import BLOT, Redactor, picture
+from runner.agents.legacyuse.redaction import Redactor
+from runner.spellings import BLOT
 
 SECRETS = ["tenant-key-0123456789", 'with "quotes" & \\slashes\\', "Zwölf-Böxkämpfer", "it's/50%+x=y"]
 
@@ -25,6 +26,7 @@ def carried(secret: str) -> list[str]:
         secret,
         json.dumps({"k": secret}),
         json.dumps({"k": secret}, ensure_ascii=False),
+        json.dumps({"body": json.dumps({"k": secret})}),
         str({"k": secret}),
         *(base64.b64encode(b"x" * n + secret.encode() + b"tail").decode() for n in range(3)),
         *(base64.b64encode(b"x" * n + secret.encode()).decode() for n in range(3)),
@@ -32,7 +34,7 @@ def carried(secret: str) -> list[str]:
 
 
 def traces(secret: str) -> list[str]:
-    return [secret, json.dumps(secret)[1:-1], base64.b64encode(secret.encode()).decode()[4:-4]]
+    return [secret, json.dumps(secret)[1:-1], secret.strip('"')[-6:], base64.b64encode(secret.encode()).decode()[4:-4]]
 
 
 @pytest.mark.parametrize("secret", SECRETS)
@@ -74,10 +76,17 @@ def test_keys_that_only_the_server_knows_are_known_by_their_form(key: str) -> No
 
 
 def test_keys_in_the_exchanges_headers_are_learnt() -> None:
-    exchanges = [
-        {"content": {"request": {"headers": {"X-Api-Key": "odd-key", "Authorization": "Token other-key", "host": "h"}}}}
-    ]
-    assert provider_keys(exchanges) == {"odd-key", "Token other-key", "other-key"}
+    headers = {"X-Api-Key": "odd-key-1", "Authorization": "Token other-key", "host": "a-host-of-theirs"}
+    exchanges = [{"content": {"request": {"headers": headers}}}]
+    assert provider_keys(exchanges) == {"odd-key-1", "Token other-key", "other-key"}
+
+
+@pytest.mark.parametrize("header", ["", " ", "none", "Bearer", "Bearer none", "Bearer global", "x" * 7])
+def test_words_in_the_headers_that_are_no_keys_are_not_learnt(header: str) -> None:
+    """A server that needs no key is often given the word ``none``, which stands in right answers too."""
+    learnt = provider_keys([{"content": {"request": {"headers": {"Authorization": header, "x-api-key": "EMPTY"}}}}])
+    assert not learnt - {header}
+    assert BLOT not in Redactor(learnt).text("allergies: none; validity: global", 100)
 
 
 @pytest.mark.parametrize("exchanges", [[], [{}], [{"content": 5}], [{"content": {"request": {"headers": []}}}]])
@@ -86,12 +95,13 @@ def test_exchanges_of_any_form_are_borne(exchanges: object) -> None:
     assert usage(exchanges, [])["turns"] == 0
 
 
-def test_data_is_cleaned_with_its_names() -> None:
-    clean = Redactor(["secret-key"]).data({"secret-key": ["a secret-key", 5, None, {"x": "secret-key"}]})
-    assert "secret-key" not in json.dumps(clean)
+def test_what_is_learnt_later_is_hidden_as_well() -> None:
+    redactor = Redactor(["first-key"])
+    redactor.hide(["second-key", ""])
+    assert redactor.text("first-key, second-key, third-key", 100) == f"{BLOT}, {BLOT}, third-key"
 
 
-# --- pictures -----------------------------------------------------------------------------------------------------------
+# --- screenshots ----------------------------------------------------------------------------------------------------------
 
 
 def png(size: tuple[int, int] = (4, 3), comment: str = "") -> bytes:
@@ -102,6 +112,12 @@ def png(size: tuple[int, int] = (4, 3), comment: str = "") -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", size, "red").save(buffer, "PNG", pnginfo=notes, icc_profile=comment.encode() or None)
     return buffer.getvalue()
+
+
+def picture(encoded: object) -> bytes | None:
+    """What is kept of a screenshot in the log."""
+    lines = timeline([LogEntry(0, "tool_use", {"output": "done", "base64_image": encoded})], 0.0, Redactor([]))
+    return lines[0].screenshot
 
 
 def test_a_picture_keeps_nothing_but_its_pixels() -> None:
@@ -132,6 +148,7 @@ def test_what_is_no_picture_is_left_out(encoded: object) -> None:
 
 def test_a_picture_that_is_too_large_is_left_out() -> None:
     assert picture(base64.b64encode(png((20_000, 1_000))).decode()) is None
+    assert picture(base64.b64encode(png() + bytes(MAX_PICTURE)).decode()) is None
 
 
 @given(st.binary(max_size=60))

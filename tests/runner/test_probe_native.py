@@ -36,6 +36,7 @@ FILETIME_EPOCH = 116_444_736_000_000_000
 """1970-01-01 as FILETIME."""
 
 CHANGED, BOUND, USAGE, NOT_A_FILE, ENCODING = 0x20000001, 0x20000002, 0x20000003, 0x20000004, 0x20000005
+NO_DRIVE = 0x20000008
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +204,7 @@ XP = {
         CreateEventW CreateFileW CreateJobObjectW CreateNamedPipeW CreatePipe CreateProcessW CreateThread
         CreateToolhelp32Snapshot DeleteCriticalSection DeleteFileW EnterCriticalSection FindClose FindFirstFileW FindNextFileW
         FlushFileBuffers FormatMessageW FreeLibrary GetACP GetComputerNameW GetCurrentProcessId GetCurrentThreadId
-        GetExitCodeProcess GetFileAttributesExW GetFileAttributesW GetFileSizeEx GetFileTime GetFullPathNameW GetLastError
+        GetDriveTypeW GetExitCodeProcess GetFileAttributesExW GetFileAttributesW GetFileSizeEx GetFileTime GetFullPathNameW GetLastError
         GetModuleFileNameW GetModuleHandleA GetModuleHandleW GetNativeSystemInfo GetOEMCP GetOverlappedResult GetProcAddress
         GetProcessTimes GetStartupInfoW GetStdHandle GetSystemTimeAsFileTime GetTickCount GetTimeZoneInformation
         GetVersionExW GetVolumeInformationW GetVolumePathNameW InitializeCriticalSection LeaveCriticalSection LoadLibraryA
@@ -352,6 +353,38 @@ def test_a_root_may_be_a_drive_and_may_end_in_a_backslash(resident: Resident, tr
     result = resident.ask("files", "C:\\", "--max-depth", "40")
     assert result.roots[0].path == "C:\\"
     assert {"windows", "windows\\system32"} <= {entry.path for entry in result.files}
+
+
+@pytest.fixture(scope="module", params=["never there", "not there any more"])
+def no_drive(request: pytest.FixtureRequest, resident: Resident, machine: Machine) -> str:
+    """A letter without a drive, as one that another logon session has mapped is here."""
+    if request.param == "never there":
+        return "Q:"
+    (machine.drive / "gemappt").mkdir()
+    (machine.drive / "gemappt" / "da.dbf").write_bytes(b"abc")
+    mapped = machine.prefix / "dosdevices" / "r:"
+    mapped.symlink_to(machine.drive / "gemappt")
+    assert resident.ask("read", "R:\\da.dbf").data == b"abc"
+    assert [root.exists for root in resident.ask("files", "R:\\", "R:\\none").roots] == [True, False]
+    mapped.unlink()
+    return "R:"
+
+
+@pytest.mark.parametrize("session", ["here", "user"])
+def test_what_lies_on_a_drive_that_is_not_there_is_not_said_to_be_absent(
+    resident: Resident, no_drive: str, session: str
+) -> None:
+    """From session 0 on Windows the drives that the user has mapped look like this."""
+    there = ("--in-session", session)
+    paths = [f"{no_drive}\\DATA\\X.DBF", f"{no_drive}\\", f"{no_drive.lower()}/DATA"]
+    result = resident.ask("files", *there, *paths, r"C:\none")
+    assert [root.exists for root in result.roots] == [None, None, None, False]
+    assert [(fault.root, fault.op, fault.code) for fault in result.faults] == [(n, "stat", NO_DRIVE) for n in range(3)]
+    result = resident.ask("hash", *there, paths[0], r"C:\none")
+    assert [(fault.root, fault.code) for fault in result.faults] == [(0, NO_DRIVE), (1, 2)]
+    with pytest.raises(ProbeError, match="no such drive") as caught:
+        resident.ask("read", *there, paths[0])
+    assert (caught.value.status, caught.value.code) == ("error", NO_DRIVE)
 
 
 def test_streams(resident: Resident, tree: Path) -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from runner.guests import channel
 from runner.guests.base import GuestLost
-from runner.guests.channel import AgentError, ChannelTimeout, SocketChannel
+from runner.guests.channel import AgentError, ChannelTimeout
+from tests.peers import socket_channel
+from tests.peers.socket_channel import SocketChannel
 
 Serve = Callable[[socket.socket, dict[str, object]], None]
 
@@ -133,7 +134,7 @@ def test_garbage_is_no_reply_and_the_next_command_is_answered(
 def test_a_reply_that_never_ends_is_bounded(
     stand: Callable[[Serve], tuple[Stand, SocketChannel]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel, "MAX_REPLY", 100_000)
+    monkeypatch.setattr(socket_channel, "MAX_REPLY", 100_000)
     _, way = stand(lambda connection, _: say(connection, b"x" * 2_000_000))
     with pytest.raises(ChannelTimeout, match="larger than 100000"):
         way.command("guest-x", {}, 10)

@@ -16,6 +16,8 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
+from contracts.schema import DbfTable, FileTree, Observable
+from runner.capture import take
 from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.dialects import WineDialect
 from runner.guests.probe import ProbeError, parse
@@ -23,6 +25,7 @@ from runner.guests.qga import PROBE, QgaGuest, install_probe
 from runner.machines.images import FOLDER
 from runner.machines.wine import WineCheckpoint
 from tests.peers.guest_agent import Meddling, channel_to, content_of, running_agent, wine_dialect
+from validators.snapshot import UnreadableState
 
 pytestmark = pytest.mark.machine
 
@@ -115,6 +118,16 @@ def test_overwriting_keeps_nothing_of_the_old(guest: QgaGuest, drive: Path) -> N
 def test_what_is_not_there_is_positively_not_there(guest: QgaGuest, path: str) -> None:
     with pytest.raises(GuestNotFound):
         guest.read(PureWindowsPath(path), limit=10)
+
+
+def test_what_lies_on_a_drive_that_is_not_there_is_unreadable_and_never_gone(guest: QgaGuest) -> None:
+    """A letter that the user has mapped is not there for a service; what is on it may be full of rows."""
+    with pytest.raises(Unreadable, match="no such drive"):
+        guest.read(PureWindowsPath(r"Q:\DATA\PATIENT.DBF"), limit=10)
+    observe: dict[str, Observable] = {"table": DbfTable(dbf=r"Q:\DATA\PATIENT.DBF"), "tree": FileTree(files=r"Q:\DATA")}
+    for state in take(guest, observe).values():
+        assert isinstance(state, UnreadableState)
+        assert "drive" in state.reason or "could not tell" in state.reason
 
 
 def test_a_folder_is_no_file(guest: QgaGuest) -> None:

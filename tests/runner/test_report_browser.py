@@ -56,7 +56,7 @@ class Watch:
         self.page.on("dialog", self._dialogue)
         self.page.on("popup", lambda popup: self.faults.append(f"window: {popup.url}"))
         self.page.on("request", self._request)
-        self.page.on("requestfailed", lambda request: self.faults.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._failed)
 
     def _dialogue(self, dialog: Dialog) -> None:
         self.faults.append(f"dialogue: {dialog.message}")
@@ -65,6 +65,10 @@ class Watch:
     def _request(self, request: Request) -> None:
         if not request.url.startswith("file:"):
             self.faults.append(f"request: {request.url}")
+
+    def _failed(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # nobody waits for a picture of a page that was left
+            self.faults.append(f"failed: {request.url}: {request.failure}")
 
     def open(self, path: Path) -> Page:
         self.page.goto(path.as_uri())

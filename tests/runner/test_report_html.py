@@ -71,7 +71,12 @@ def poison(value: Any, text: str) -> Any:
 def full_records(blobs: Blobs) -> list[RunRecord]:
     """Runs in which every list and every optional part is filled."""
     records = campaign(blobs)[:12]
-    spots = BlindSpots(how="h", files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")])
+    spots = BlindSpots(
+        how="h",
+        drives=["C"],
+        left_out_disks=["vda"],
+        files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")],
+    )
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
     filled["machine_notes"] = ["note"]
     return [record.model_copy(update=filled) for record in records]
@@ -130,10 +135,17 @@ class TestTheRestOfTheDisk:
 
     def test_a_file_that_nothing_observes_is_named(self, tmp_path: Path) -> None:
         file = DiskFile(path=r"C:\Users\rezeption\export.csv", kind="created", what=["data"], size=1234)
-        text = self.page(tmp_path, BlindSpots(how="frozen disk", observed=2, system=3, files=[file], left_out=7))
+        text = self.page(
+            tmp_path,
+            BlindSpots(
+                how="frozen disk", drives=["C"], left_out_disks=["vda"], observed=2, system=3, files=[file], left_out=7
+            ),
+        )
         assert r"C:\Users\rezeption\export.csvcreateddata1,234" in text
         assert "2 changed files are observed by the contract, 3 are the system's own books" in text
         assert "7 more files" in text
+        assert "Drive C was compared with the checkpoint, whole (frozen disk)" in text
+        assert "Not looked at: the disk vda" in text
 
     def test_a_disk_that_could_not_be_looked_at_is_told(self, tmp_path: Path) -> None:
         assert "It could not be looked at: bad magic" in self.page(tmp_path, BlindSpots(unreadable="bad magic"))

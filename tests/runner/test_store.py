@@ -1,4 +1,4 @@
-"""Where runs are kept: evidence once and unchanged, records whole or not at all, secrets blotted out."""
+"""Where runs are kept: evidence once and unchanged, records whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.record import AgentRef, ContractRef, Intended, RunRecord, SnapshotRef, TimelineEntry, VerdictPart
-from runner.store import MARK, Campaign, StoreError, abandoned, blot_out, blotted, sweep
+from runner.store import MARK, Campaign, StoreError, abandoned, sweep
 from validators.dbf import TableState
 from validators.files import FileItem, TreeState
 from validators.snapshot import Snapshot, UnreadableState
@@ -402,36 +402,3 @@ def test_a_damaged_note_is_listed_and_goes(campaign: Campaign, text: str) -> Non
     sweep(item)
     assert abandoned() == []
     assert scratch.is_dir()
-
-
-# --- secrets ----------------------------------------------------------------------------------------------------------
-
-
-def test_secrets_are_blotted_out_the_longest_first() -> None:
-    assert blot_out("pass passport", ("pass", "passport")) == "••• •••"
-    assert blot_out("nothing here", ("",)) == "nothing here"
-
-
-def test_lone_surrogates_are_written_out() -> None:
-    assert blot_out("a\ud800b", ()) == "a\\ud800b"
-
-
-def test_secrets_are_blotted_out_everywhere_in_a_value() -> None:
-    value = {"s3cret": ["x s3cret", {"deep": ("s3cret", None, 1.5, True)}]}
-    assert blotted(value, ("s3cret",)) == {"•••": ["x •••", {"deep": ["•••", None, 1.5, True]}]}
-
-
-@pytest.mark.parametrize("value", [4711, {"pin": 4711}, [4711]])
-def test_a_secret_number_is_blotted_out_too(value: Any) -> None:
-    assert "4711" not in json.dumps(blotted(value, ("4711",)))
-
-
-@given(
-    st.recursive(
-        st.text() | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
-    )
-)
-def test_what_is_blotted_can_be_written_and_holds_no_secret_text(value: Any) -> None:
-    text = json.dumps(blotted(value, ("abc", "s")), ensure_ascii=False)
-    text.encode()
-    assert "s" not in text

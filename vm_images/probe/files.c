@@ -66,10 +66,38 @@ static void walk_free(Walk *walk)
     free(walk->stream_info);
 }
 
-static BOOL fault(Walk *walk, const char *op, DWORD code, const WCHAR *message)
+static BOOL is_missing(DWORD code)
 {
+    return code == ERROR_FILE_NOT_FOUND || code == ERROR_PATH_NOT_FOUND;
+}
+
+/* What is not found where there is not even the drive is no absence: the user may have that drive. */
+static DWORD own_code(const WCHAR *path, DWORD code)
+{
+    return code == ERROR_INVALID_DRIVE || (is_missing(code) && no_drive(path)) ? FAULT_NO_DRIVE : code;
+}
+
+/* NULL: the system has a text for it. */
+static const WCHAR *own_message(DWORD code)
+{
+    switch (code) {
+    case FAULT_CHANGED:
+        return L"changed while it was being read";
+    case FAULT_NOT_A_FILE:
+        return L"not a file";
+    case FAULT_NO_DRIVE:
+        return in_service_session() ? L"no such drive here: session 0 does not see the drives that a user has mapped"
+                                    : L"there is no such drive";
+    default:
+        return NULL;
+    }
+}
+
+static BOOL fault(Walk *walk, const char *op, DWORD code)
+{
+    code = own_code(walk->path, code);
     const WCHAR *shown = plain_path(walk->path);
-    BOOL go_on = rec_fault(walk->out, walk->root, shown, op, code, message);
+    BOOL go_on = rec_fault(walk->out, walk->root, shown, op, code, own_message(code));
     restore_path(walk->path);
     return go_on;
 }
@@ -174,7 +202,7 @@ static BOOL content_fault(Walk *walk, const char *op, DWORD code)
         out_stop(walk->out, STATUS_TRUNCATED, FAULT_BOUND, L"max-read of content reached");
         return FALSE;
     }
-    return fault(walk, op, code, code == FAULT_CHANGED ? L"changed while it was being read" : NULL);
+    return fault(walk, op, code);
 }
 
 /* ---- named streams ------------------------------------------------------------------------------------------- */
@@ -343,8 +371,8 @@ static BOOL write_entry(Walk *walk, Facts *facts)
         if (facts->listed && !request->listing) {
             DWORD asked = walk->ask ? ask_file(walk, facts) : 0;
             facts->listed = asked != 0;
-            if (asked == ERROR_FILE_NOT_FOUND || asked == ERROR_PATH_NOT_FOUND)
-                return fault(walk, "stat", asked, NULL);
+            if (is_missing(asked))
+                return fault(walk, "stat", asked);
         }
     }
     rec_facts(walk, kind, walk->path + walk->relative, facts);
@@ -392,7 +420,7 @@ static BOOL visit(Walk *walk, const WIN32_FIND_DATAW *found, uint64_t depth)
         return FALSE;
     }
     if (before + slash + name + 2 > MAX_PATH_CHARS)
-        return fault(walk, "list", ERROR_FILENAME_EXCED_RANGE, NULL);
+        return fault(walk, "list", ERROR_FILENAME_EXCED_RANGE);
     if (slash)
         walk->path[before] = L'\\';
     memcpy(walk->path + before + slash, found->cFileName, (name + 1) * sizeof(WCHAR));
@@ -418,7 +446,7 @@ static BOOL walk_directory(Walk *walk, uint64_t depth)
     DWORD code = list == INVALID_HANDLE_VALUE ? GetLastError() : 0;
     cut_path(walk, before);
     if (list == INVALID_HANDLE_VALUE) /* an empty drive has not even `.`: that alone is "file not found" */
-        return code == ERROR_FILE_NOT_FOUND || fault(walk, "list", code, NULL);
+        return own_code(walk->path, code) == ERROR_FILE_NOT_FOUND || fault(walk, "list", code);
     do {
         const WCHAR *name = found.cFileName;
         if (name[0] != L'.' || (name[1] && (name[1] != L'.' || name[2])))
@@ -426,15 +454,10 @@ static BOOL walk_directory(Walk *walk, uint64_t depth)
     } while (go_on && FindNextFileW(list, &found));
     code = go_on ? GetLastError() : ERROR_NO_MORE_FILES;
     FindClose(list);
-    return go_on && (code == ERROR_NO_MORE_FILES || fault(walk, "list", code, NULL));
+    return go_on && (code == ERROR_NO_MORE_FILES || fault(walk, "list", code));
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */
-
-static BOOL is_missing(DWORD code)
-{
-    return code == ERROR_FILE_NOT_FOUND || code == ERROR_PATH_NOT_FOUND || code == ERROR_INVALID_DRIVE;
-}
 
 static BOOL ask_root(Walk *walk, Facts *facts, DWORD *code)
 {
@@ -444,8 +467,11 @@ static BOOL ask_root(Walk *walk, Facts *facts, DWORD *code)
     memset(facts, 0, sizeof *facts);
     *code = 0;
     BOOL known = GetFileAttributesExW(walk->path, GetFileExInfoStandard, &data);
-    if (!known && is_missing(*code = GetLastError()))
-        return FALSE;
+    if (!known) {
+        *code = own_code(walk->path, GetLastError());
+        if (is_missing(*code) || *code == FAULT_NO_DRIVE)
+            return FALSE;
+    }
     if (known) {
         facts->attributes = data.dwFileAttributes;
         facts->size = (uint64_t)data.nFileSizeHigh << 32 | data.nFileSizeLow;
@@ -506,7 +532,7 @@ static BOOL walk_root(Walk *walk, const WCHAR *path)
     if (!ask_root(walk, &facts, &code)) {
         if (is_missing(code))
             return write_root(walk, "no", NULL);
-        return write_root(walk, NULL, NULL) && fault(walk, "stat", code, NULL);
+        return write_root(walk, NULL, NULL) && fault(walk, "stat", code);
     }
     const char *kind = kind_of(&facts);
     if (walk->request->streams)
@@ -542,9 +568,9 @@ static BOOL hash_one(Walk *walk, const WCHAR *path)
         return rec_fault(walk->out, walk->root, path, "open", GetLastError(), NULL);
     facts.attributes = GetFileAttributesW(walk->path);
     if (facts.attributes == INVALID_FILE_ATTRIBUTES)
-        return fault(walk, "open", GetLastError(), NULL);
+        return fault(walk, "open", GetLastError());
     if (facts.attributes & FILE_ATTRIBUTE_DIRECTORY)
-        return fault(walk, "hash", FAULT_NOT_A_FILE, L"not a file");
+        return fault(walk, "hash", FAULT_NOT_A_FILE);
     code = hash_path(walk, walk->path, &facts, hex);
     if (code)
         return content_fault(walk, "hash", code);
@@ -671,20 +697,25 @@ void run_read(Out *out, const Request *request)
         goto done;
     memset(&facts, 0, sizeof facts);
     sha256_init(&reading.sha);
-    file = set_path(&walk, request->argv[0]) ? open_for_content(walk.path) : INVALID_HANDLE_VALUE;
-    if (file == INVALID_HANDLE_VALUE) {
+    if (!set_path(&walk, request->argv[0])) {
         out_stop(out, STATUS_ERROR, GetLastError(), NULL);
+        goto done;
+    }
+    file = open_for_content(walk.path);
+    if (file == INVALID_HANDLE_VALUE) {
+        code = own_code(walk.path, GetLastError());
+        out_stop(out, STATUS_ERROR, code, own_message(code));
         goto done;
     }
     code = read_content(&walk, file, &facts, CHUNK_BYTES, consume_data, &reading);
     CloseHandle(file);
     facts.attributes = GetFileAttributesW(walk.path);
     if (!code && facts.attributes == INVALID_FILE_ATTRIBUTES)
-        code = GetLastError(); /* deleted while its handle was open */
+        code = own_code(walk.path, GetLastError()); /* deleted while its handle was open */
     if (code == FAULT_BOUND)
         out_stop(out, STATUS_TRUNCATED, code, L"max-bytes of content reached");
     else if (code)
-        out_stop(out, STATUS_ERROR, code, code == FAULT_CHANGED ? L"changed while it was being read" : NULL);
+        out_stop(out, STATUS_ERROR, code, own_message(code));
     if (code)
         goto done;
     sha256_hex(&reading.sha, hex);

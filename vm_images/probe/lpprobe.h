@@ -25,6 +25,7 @@
 #define FAULT_ENCODING 0x20000005u  /* a line of a list is not UTF-8 */
 #define FAULT_SESSION 0x20000006u   /* it needs the user's session, and that was not to be had */
 #define FAULT_RESULT_LOST 0x20000007u /* begun with this token before, by a probe that did not live to tell */
+#define FAULT_NO_DRIVE 0x20000008u  /* not even the drive is there; what lies on it may well be, for others */
 
 #define MAX_PATH_CHARS 32766u       /* the longest path that \\?\ reaches */
 #define MAX_LINE_BYTES 65536u       /* a request line of `serve` */
@@ -110,6 +111,7 @@ BOOL parse_uint(const WCHAR *text, uint64_t most, uint64_t *value);
 WCHAR *long_path(const WCHAR *path);
 const WCHAR *plain_path(WCHAR *path);                       /* undoes the prefix in place; restore_path puts it back */
 void restore_path(WCHAR *path);
+BOOL no_drive(const WCHAR *path);                           /* an absolute path on a drive that this process has not */
 uint64_t filetime(const FILETIME *time);
 
 /* ---- requests ---------------------------------------------------------------------------------------------- */

@@ -23,7 +23,10 @@ enum {
     START = 256,
     PUT = 512,
     ALL = 1023,
-    AT_THE_DESKTOP = REGISTRY | WINDOWS | RUN | START /* what session 0 may have to leave to the user's session */
+    /* What session 0 may have to leave to the user's session. */
+    AT_THE_DESKTOP = FILES | HASH | READ | REGISTRY | WINDOWS | RUN | START,
+    /* What the user's everyday token is for: drives are mapped for that one, and a program has its rights by a click. */
+    BY_THE_USER = FILES | HASH | READ | START
 };
 
 static void run_version(Out *out, const Request *request)
@@ -200,27 +203,40 @@ static BOOL is_of_the_user(const WCHAR *key)
     return FALSE;
 }
 
-/* Whether the request is for the user's session, and we are not in it. */
+static BOOL is_on_no_drive(const WCHAR *path)
+{
+    WCHAR *full = long_path(path);
+    BOOL gone = full && no_drive(full);
+
+    free(full);
+    return gone;
+}
+
+/* Whether the request is for the user's session, and we are not in it. A list of paths is not looked into before. */
 static BOOL belongs_elsewhere(int command, const Request *request)
 {
     int mask = COMMANDS[command].mask;
     BOOL needs = (mask & (WINDOWS | RUN | START)) != 0;
 
-    for (int i = 0; mask == REGISTRY && i < request->argc; i++)
-        needs = needs || is_of_the_user(request->argv[i]);
     if (!(mask & AT_THE_DESKTOP) || (request->session && lstrcmpW(request->session, L"here") == 0))
         return FALSE;
-    return request->session ? TRUE : needs && in_service_session();
+    if (request->session)
+        return TRUE;
+    if (!in_service_session())
+        return FALSE;
+    for (int i = 0; !needs && !request->list && i < request->argc; i++)
+        needs = mask == REGISTRY ? is_of_the_user(request->argv[i]) : is_on_no_drive(request->argv[i]);
+    return needs;
 }
 
 /*
- * The same request to a probe in the user's session, with the mark that it is to stay there. What reads and `run`,
- * which is for set-up, have an administrator's full rights; a program that is started has those it would have by a click.
+ * The same request to a probe in the user's session, with the mark that it is to stay there. `windows`, `registry` and
+ * `run`, which is for set-up, have an administrator's full rights, the others (BY_THE_USER) those of the user's clicks.
  */
 static BOOL relay(int command, Out *out, const Request *request, int argc, WCHAR **argv, Status *status)
 {
     int mask = COMMANDS[command].mask;
-    DWORD most_ms = mask == RUN ? (DWORD)request->wait_ms + 30000 : mask == REGISTRY ? 120000 : 45000;
+    DWORD most_ms = mask == RUN ? (DWORD)request->wait_ms + 30000 : mask & (WINDOWS | START) ? 45000 : 120000;
     WCHAR **there = malloc((size_t)(argc + 2) * sizeof *there);
     BOOL done;
     int count = 0;
@@ -242,7 +258,7 @@ static BOOL relay(int command, Out *out, const Request *request, int argc, WCHAR
             there[count++] = argv[i];
         }
     }
-    done = relay_request(out, count, there, mask != START, most_ms, status);
+    done = relay_request(out, count, there, !(mask & BY_THE_USER), most_ms, status);
     free(there);
     return done;
 }

@@ -171,3 +171,13 @@ void restore_path(WCHAR *path)
     if (wcsncmp(path, L"\\\\?\\UN\\\\", 8) == 0)
         path[6] = L'C';
 }
+
+/* Letters that a user maps (net use, SUBST) belong to that logon session: other processes do not have these drives. */
+BOOL no_drive(const WCHAR *path)
+{
+    WCHAR root[] = L"?:\\";
+
+    path += wcsncmp(path, L"\\\\?\\", 4) == 0 ? 4 : 0;
+    root[0] = path[0];
+    return has_drive(path) && GetDriveTypeW(root) == DRIVE_NO_ROOT_DIR;
+}

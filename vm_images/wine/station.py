@@ -25,21 +25,35 @@ import stat
 import subprocess
 import sys
 import threading
+from typing import Any
 
 PREFIX = "/prefix"
 LIMIT = 1 << 16
 
 
 class _Missing(Exception):
-    pass
+    """There is no such name, or several that differ by case only: which of them is meant, Windows decides."""
+
+
+def _fold(name: str) -> str:
+    """A name with its case taken away as Windows does it: letter by letter, and only where lower case leads back again.
+
+    ``ß`` stays itself, since ``Maße`` and ``MASSE`` are two files; Unicode's normal forms are two names as well.
+    """
+    letters = ((letter, letter.upper()) for letter in name)
+    return "".join(upper if len(upper) == 1 and upper.lower() == letter else letter for letter, upper in letters)
 
 
 def _resolve(path: str, *, make: bool) -> str:
     """The path below ``drive_c`` that a Windows path means; matches names without case.
 
+    Args:
+        path: A Windows path.
+        make: Whether folders on the way are made, and the last name may be new.
+
     Raises:
-        _Missing: A component does not exist.
-        ValueError: It is no absolute path on drive C, or climbs.
+        _Missing: A component does not exist, or which one is meant is Windows' to tell.
+        ValueError: It is no absolute path on drive C, climbs, or, with ``make``, may mean several files.
     """
     parts = path.replace("/", "\\").split("\\")
     if parts[0].lower() != "c:":
@@ -52,22 +66,24 @@ def _resolve(path: str, *, make: bool) -> str:
             raise ValueError("not a plain path")
         candidate = os.path.join(here, part)
         if not os.path.lexists(candidate):
-            folded = part.casefold()
+            folded = _fold(part)
             try:
-                found = [name for name in os.listdir(here) if name.casefold() == folded]
+                found = [name for name in os.listdir(here) if _fold(name) == folded]
             except FileNotFoundError:
                 found = []
-            if found:
-                candidate = os.path.join(here, min(found))
+            if len(found) == 1:
+                candidate = os.path.join(here, found[0])
             elif not make:
-                raise _Missing
+                raise _Missing(part)
+            elif found:
+                raise ValueError(f"{part} may mean any of {len(found)} names that differ by case only")
             elif index < len(parts) - 2:
                 os.mkdir(candidate)
         here = candidate
     return here
 
 
-def _open(request: dict, control: socket.socket) -> None:
+def _open(request: dict[str, Any], control: socket.socket) -> None:
     write = bool(request.get("write"))
     try:
         path = _resolve(str(request["path"]), make=write)
@@ -95,7 +111,7 @@ def _home() -> str:
     return drive if os.path.isdir(drive) else PREFIX  # while the drive is being built
 
 
-def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
+def _run(request: dict[str, Any], control: socket.socket, streams: list[int]) -> None:
     try:
         cwd = _resolve(request["cwd"], make=False) if request.get("cwd") else _home()
         process = subprocess.Popen(
@@ -115,7 +131,7 @@ def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
     _answer(control, {"pid": process.pid})
     ended = os.pidfd_open(process.pid)
     try:
-        ready, _, _ = select.select([ended, control], [], [])
+        ready, _, _ = select.select([ended, control.fileno()], [], [])
         if ended not in ready:  # the other side has lost interest: end the program and what it started
             os.killpg(process.pid, signal.SIGKILL)
         _answer(control, {"status": process.wait()})
@@ -123,12 +139,12 @@ def _run(request: dict, control: socket.socket, streams: "list[int]") -> None:
         os.close(ended)
 
 
-def _answer(control: socket.socket, message: dict) -> None:
+def _answer(control: socket.socket, message: dict[str, Any]) -> None:
     with contextlib.suppress(OSError):  # nobody waits for it any more
         control.send(json.dumps(message).encode())
 
 
-def _serve(packet: bytes, handles: "list[int]") -> None:
+def _serve(packet: bytes, handles: list[int]) -> None:
     with socket.socket(fileno=handles[0]) as control:
         request = json.loads(packet)
         if request["op"] == "run" and len(handles) == 4:

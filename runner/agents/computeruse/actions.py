@@ -174,7 +174,7 @@ def arguments_of(given: object) -> tuple[dict[str, Any], tuple[str, ...]]:
         if attempt:
             repairs.append("arguments_as_text")
         try:
-            value = json.loads(value or "{}")
+            value = json.loads(value or "{}", parse_constant=_no_constant)
         except (ValueError, RecursionError):
             raise Malformed("its arguments are no JSON") from None
     if value is None:
@@ -182,6 +182,24 @@ def arguments_of(given: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not isinstance(value, Mapping):
         raise Malformed(f"its arguments must be an object, not {type(value).__name__}")
     return {str(key): item for key, item in value.items()}, tuple(repairs)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")
+
+
+def repeatable(given: object) -> str:
+    """The arguments of a function call as they may be sent back: unchanged where they are the JSON text of an object.
+
+    Others are mended, or ``{}`` where they are broken: some servers refuse every later request whose history holds such a call, and
+    what the *model* did wrong would look like an outage.
+    """
+    try:
+        arguments, _ = arguments_of(given)
+        mended = json.dumps(arguments, allow_nan=False)
+    except (Malformed, ValueError):
+        return "{}"
+    return given if isinstance(given, str) and given.lstrip().startswith("{") else mended
 
 
 def wheel_clicks(pixels: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -37,7 +37,7 @@ _REMEDIES: Mapping[str, str] = {
     "quota": "the account is out of credit or quota",
     "model": "check the model's name and that the account may use it",
     "rate": "the provider allows no more requests now; run fewer machines at a time",
-    "unavailable": "the provider cannot be reached or is overloaded",
+    "unavailable": "the provider cannot be reached or is overloaded, or its address leads elsewhere",
     "setting": "the model does not take one of the settings",
     "request": "the provider does not understand the request; try another `tool` in a settings file",
 }
@@ -114,7 +114,7 @@ class Loop:
         """Does the task.
 
         Raises:
-            AgentInfrastructureError: The provider gave no reply.
+            AgentInfrastructureError: The provider gave no reply, or the display was lost.
         """
         knobs = ", ".join(f"{name} {value:g}" for name, value in self.settings.recorded().items())
         self._say(f"{self.settings.shown_name}: {self.session.about}; {knobs}")
@@ -127,7 +127,7 @@ class Loop:
         except DisplayError as error:
             if self.task.cancelled.is_set() or time.monotonic() >= self._deadline:
                 return self._report("timeout", "the time was over")
-            return self._report("error", f"the display was lost: {error}")
+            raise AgentInfrastructureError(f"the display was lost: {error}{self._so_far()}") from None
         finally:
             self._hands.let_go()
 
@@ -182,8 +182,10 @@ class Loop:
 
     def _outage(self, kind: str, told: str) -> AgentInfrastructureError:
         remedy = _REMEDIES[kind].format(variables=" or ".join(self.settings.key_variables()))
-        so_far = f"; after {self._totals.replies} replies" if self._totals.replies else ""
-        return AgentInfrastructureError(f"{self.settings.shown_name}: {told} ({remedy}){so_far}")
+        return AgentInfrastructureError(f"{self.settings.shown_name}: {told} ({remedy}){self._so_far()}")
+
+    def _so_far(self) -> str:
+        return f"; after {self._totals.replies} replies" if self._totals.replies else ""
 
     # -- doing ----------------------------------------------------------------------------------------------------------
 
@@ -208,8 +210,7 @@ class Loop:
             answers.append(answer)
             done += actions
             failed = failed or answer.error
-            if self._watch_for_loops(tuple(done), before, last=call is reply.calls[-1]):
-                raise _Done("failed", f"the model repeated itself {self._audit.counts['loops']} times")
+        self._watch_for_loops(tuple(done), before)
         return Turn(reply, self._with_picture(answers, history))
 
     def _not_usable(self, reply: Reply) -> Turn:
@@ -303,13 +304,18 @@ class Loop:
             self._audit.repairs["extraction_unwrapped"] += 1
         raise _Done("success", "the model reports that the task is done", values)
 
-    def _watch_for_loops(self, done: Sequence[Action], before: Image.Image, *, last: bool) -> bool:
-        """Counts a loop at the end of a reply; whether the run is to end for it."""
-        if not last or not self._watch.repeated(tuple(done), before):
-            return False
+    def _watch_for_loops(self, done: tuple[Action, ...], before: Image.Image) -> None:
+        """Counts a loop that is complete with what a whole reply did.
+
+        Raises:
+            _Done: The run is to end for it.
+        """
+        if not self._watch.repeated(done, before):
+            return
         self._audit.note("loops")
         self._say(f"loop: the same {self.settings.loop_after} times on the same screen")
-        return 0 < self.settings.stop_at_loops <= self._audit.counts["loops"]
+        if 0 < self.settings.stop_at_loops <= self._audit.counts["loops"]:
+            raise _Done("failed", f"the model repeated itself {self._audit.counts['loops']} times")
 
     # -- looking --------------------------------------------------------------------------------------------------------
 

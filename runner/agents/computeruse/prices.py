@@ -8,7 +8,8 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from contracts.load import read_model
 from contracts.schema import Model, Text
@@ -18,6 +19,17 @@ _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:20\d{6}|20\d{2}-\d{2}-\d{2})$")
 Price = Annotated[float, Field(ge=0, le=10_000)]
 """US dollars per million tokens."""
+
+
+def _is_day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise PydanticCustomError("day", "a day is needed here, such as 2026-11-06") from None
+
+
+Day = Annotated[Text, AfterValidator(_is_day)]
+"""A day of the calendar, as ISO 8601 writes it."""
 
 
 class _Rates(Model):
@@ -48,7 +60,7 @@ class PriceTable(Model):
     """Prices and the day on which they were looked up."""
 
     schema_: Literal[1] = Field(alias="schema")
-    as_of: Text
+    as_of: Day
     sources: dict[str, Text] = Field(default_factory=dict)
     models: list[ModelPrice] = Field(max_length=10_000)
 
@@ -59,11 +71,6 @@ class PriceTable(Model):
                 if entry.provider == provider and entry.model == name:
                     return entry
         return None
-
-    @property
-    def day(self) -> date:
-        """The day on which the prices were looked up."""
-        return date.fromisoformat(self.as_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
+from pydantic_core import PydanticCustomError
 
 from contracts.load import ContractError, read_model
 from contracts.schema import Duration, Model, Text
@@ -31,6 +33,32 @@ URL_VARIABLES: Mapping[str, str] = {
 }
 
 
+def address_trouble(address: str) -> str:
+    """What is wrong with an endpoint's address, ``""`` for nothing; the words repeat nothing of it, for it may hold a password."""
+    try:
+        parts = urlsplit(address)
+        port = parts.port
+    except ValueError:  # also brackets that are no IPv6 address
+        return "its host or port is none; a port is a number up to 65535"
+    if not address.isprintable() or " " in address:
+        return "it holds a blank or a control character"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return "it must be like https://host/path or http://host:port/path"
+    if port == 0:
+        return "its port must not be 0"
+    if "@" in address:  # wherever: a password may hold a slash
+        return "it must hold no user and no password: the key stands in the environment, see `key_variable`"
+    if "?" in address or "#" in address:
+        return "it must end with its path, without `?` or `#`"
+    return ""
+
+
+def _is_address(address: str) -> str:
+    if trouble := address_trouble(address):
+        raise PydanticCustomError("address", "{why}", {"why": trouble})
+    return address
+
+
 class Settings(Model):
     """One model and how it is used. The defaults are those of the LegacyWorld paper, where it has any."""
 
@@ -38,8 +66,8 @@ class Settings(Model):
     model: Text
     name: Text | None = None
     """What tables show; without it provider and model."""
-    base_url: Text | None = None
-    """Another endpoint; without it the provider's environment variable, else the vendor's own."""
+    base_url: Annotated[Text, AfterValidator(_is_address)] | None = None
+    """Another endpoint; without it the provider's environment variable, else the vendor's own. It holds no password and no key."""
     key_variable: Text | None = None
     """The environment variable that holds the key. The key itself never stands in a file."""
     temperature: Annotated[float, Field(ge=0, le=2)] | Literal["default"] = 0.0

@@ -25,11 +25,9 @@ class Picture:
 
     Attributes:
         png: The PNG file, without any metadata.
-        size: Its width and height.
     """
 
     png: bytes
-    size: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class View:
             shot = shot.resize(self.seen, Image.Resampling.LANCZOS)
         file = io.BytesIO()
         shot.save(file, "PNG", compress_level=3)
-        return Picture(file.getvalue(), self.seen)
+        return Picture(file.getvalue())
 
     def point(self, x: float, y: float) -> tuple[Point, bool]:
         """The pixel of the screen that a place of the model means, and whether it was moved onto the last row or column.

@@ -5,6 +5,7 @@ The server's own totals weigh cached tokens, are zero for some providers and gro
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,20 @@ from typing import Any
 
 from runner.agents.base import Happening
 from runner.agents.legacyuse.client import objects
-from runner.agents.legacyuse.redaction import Redactor, picture
+from runner.agents.legacyuse.redaction import Redactor
+from runner.pictures import redrawn
 
 MAX_ENTRIES = 10_000
 MAX_LINE = 2_000
 """Characters of one line; the runner keeps no more."""
 MAX_DEPTH = 8
+MAX_PICTURE = 16 << 20
+"""Bytes of one screenshot."""
 _SECRET_HEADERS = frozenset(
     {"x-api-key", "authorization", "api-key", "x-goog-api-key", "x-amz-security-token", "cookie"}
 )
+_SHORTEST_KEY = 8
+"""Characters; what is shorter, as in ``Authorization: Bearer none``, is no key, and would be found in honest answers."""
 _UNTOLD = ("Executing API with parameters",)
 """Lines that only repeat what the job was given."""
 
@@ -97,7 +103,7 @@ def _line(entry: LogEntry) -> tuple[str, bytes | None]:
         case "message" if isinstance(content, dict):
             return f"says: {words(content.get('text', content.get('thinking', '')))}", None
         case "tool_use" if isinstance(content, dict):
-            shot = picture(content.get("base64_image"))
+            shot = _picture(content.get("base64_image"))
             if content.get("error"):
                 return f"the tool failed: {words(content['error'])}", shot
             output = words(content.get("output") or "")
@@ -108,6 +114,16 @@ def _line(entry: LogEntry) -> tuple[str, bytes | None]:
             return f"an error in the server: {words(content)[-500:]}", None
         case _:
             return "", None
+
+
+def _picture(encoded: object) -> bytes | None:
+    """A screenshot of the server, pixels only; ``None`` if it is no picture of a bearable size."""
+    if not isinstance(encoded, str) or len(encoded) > MAX_PICTURE * 4 // 3 + 4:
+        return None
+    try:
+        return redrawn(base64.b64decode(encoded, validate=True), "PNG")
+    except ValueError:  # also what base64 raises
+        return None
 
 
 def words(value: Any, depth: int = 0) -> str:
@@ -167,15 +183,14 @@ _TOKENS = {
 
 def provider_keys(exchanges: Any) -> set[str]:
     """The keys with which the server authenticates to the provider; it shows them in clear text."""
-    keys = set()
+    keys: set[str] = set()
     for content in _contents(exchanges):
         request = content.get("request")
         headers = request.get("headers") if isinstance(request, dict) else None
         for name, value in (headers or {}).items() if isinstance(headers, dict) else ():
             if str(name).lower() in _SECRET_HEADERS and isinstance(value, str):
-                keys.add(value)
-                keys.add(value.split()[-1] if value.split() else value)
-    return keys
+                keys |= {value, *value.split()[-1:]}
+    return {key for key in keys if len(key) >= _SHORTEST_KEY}
 
 
 def _contents(exchanges: Any) -> list[dict[str, Any]]:

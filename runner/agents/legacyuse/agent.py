@@ -20,6 +20,9 @@ from runner.display.errors import DisplayError
 from runner.display.rfb import RfbClient
 
 MAX_MESSAGE = 10_000
+_FOR_TIDYING, _TO_SPARE = 1 / 4, 1 / 8
+"""Shares of the reserve that are still left when tidying up begins and ends, also if the server is silent: a report that comes after
+the runner's deadline counts no more."""
 
 
 def check_listening(configuration: Configuration) -> None:
@@ -128,11 +131,13 @@ class _Run:
         self._server = server
         self._task = task
         own = (*configuration.secrets, task.display.password or "")
-        self._own_secrets = Redactor(own)
+        self._hidden = frozenset(filter(None, own))
         self._secrets = Redactor((*own, *task.secrets))
         self._began = time.monotonic()
         # The job has to be stopped and its account to be read before the runner ends the agent's time.
-        self._deadline = task.deadline - min(configuration.settings.limits.reserve, task.timeout / 4)
+        self._reserve = min(configuration.settings.limits.reserve, task.timeout / 4)
+        self._deadline = task.deadline - self._reserve
+        server.until = task.deadline - self._reserve * _FOR_TIDYING
         self._timeline: list[Happening] = []
         self._usage: dict[str, float] = {}
         self._notes: list[str] = []
@@ -173,8 +178,9 @@ class _Run:
         log = self._read("logs", account.entries)
         exchanges = self._read("http_exchanges", list)
         if exchanges is not None:
-            for redactor in (self._secrets, self._own_secrets):
-                redactor.hide(*account.provider_keys(exchanges))
+            keys = account.provider_keys(exchanges)
+            self._hidden |= keys
+            self._secrets.hide(keys)
             self._usage |= account.usage(exchanges, log or [])
         if log is not None:
             self._timeline += account.timeline(log, posted, self._secrets)
@@ -187,8 +193,8 @@ class _Run:
         return ending
 
     def _take_result(self, job: JobState, definition: Definition) -> None:
-        # The contract's secrets stay in it until it has been judged; the runner keeps them out of the record.
-        self._returned = self._own_secrets.data(definition.returned(job.result))
+        # Secrets stay in it until it has been judged, since they may be words of a right answer; the runner keeps them out of the record.
+        self._returned = definition.returned(job.result)
         lacking = definition.lacking(job.result)
         self._usage["missing_keys"] = len(lacking)
         if lacking:
@@ -205,6 +211,7 @@ class _Run:
 
     def close(self) -> None:
         """Removes what is on the server; never raises what the server does to it."""
+        self._server.until = self._task.deadline - self._reserve * _TO_SPARE
         self._place.close()
 
     def message(self, ending: Ending) -> str:
@@ -215,10 +222,11 @@ class _Run:
         return self._secrets.text("; ".join(part for part in (ending.message, *notes) if part), MAX_MESSAGE)
 
     def report(self, ending: Ending) -> AgentReport:
-        """The report, without secrets."""
+        """The report; secrets are only in what was returned, and our own are named for the runner to blot them out of that."""
         assert ending.status is not None
         lines = sorted(self._timeline, key=lambda line: line.t)  # the server's and ours
-        return AgentReport(ending.status, self._returned, self.message(ending), self._usage, tuple(lines))
+        hidden = tuple(sorted(self._hidden))
+        return AgentReport(ending.status, self._returned, self.message(ending), self._usage, tuple(lines), hidden)
 
     def _over(self) -> str | None:
         if self._task.cancelled.is_set():

@@ -29,11 +29,7 @@ PATIENCE = 60.0
 
 def findings(configuration: Configuration) -> list[Finding]:
     """Looks at everything that a run needs, up to the first thing without which the rest cannot be looked at."""
-    try:
-        server = Server(configuration)
-    except OSError as error:
-        return [Finding("certificates", False, f"{configuration.ca_file} cannot be used: {error}", "name a PEM file")]
-    with server:
+    with Server(configuration) as server:
         found = [_reachable(server, configuration)]
         if not found[0].ok:
             return found
@@ -142,16 +138,18 @@ def _container(server: Server, configuration: Configuration) -> list[Finding]:
             trouble = error
         has_target = place.target is not None
         place.close()
+        left = [Finding("tidying", False, f"left on the server: {what}", "delete it there") for what in place.left]
         if not has_target:
-            return [Finding("target", False, f"the server could not make a target: {trouble}", "look into its log")]
+            message = f"the server could not make a target: {trouble}"
+            return [Finding("target", False, message, "look into its log"), *left]
         if isinstance(trouble, SessionFailed):
             remedy = f"see to it there: `docker image inspect {IMAGE}`"
-            return [Finding("session", False, str(trouble), remedy)]
+            return [Finding("session", False, str(trouble), remedy), *left]
         where = f"{configuration.display_host}:{display.address.port}"
         return [
             Finding("session", True, f"the server started a session's container from {IMAGE}"),
             display.finding(where, trouble),
-            *(Finding("tidying", False, f"left on the server: {what}", "delete it there") for what in place.left),
+            *left,
         ]
 
 

@@ -8,8 +8,8 @@ request on a closed one would be lost.
 from __future__ import annotations
 
 import json
+import math
 import re
-import ssl
 import time
 from types import TracebackType
 from typing import Any
@@ -34,6 +34,14 @@ class ServerOut(Exception):
     """There was no usable answer; whether the server has done what it was asked to is not known."""
 
 
+class NoAnswer(ServerOut):
+    """Nothing came back, or not to its end in time; the next request would hardly fare better."""
+
+
+class NotSent(NoAnswer):
+    """The request has not reached the server; so it has done nothing."""
+
+
 class Refusal(Exception):
     """The server said no.
 
@@ -49,24 +57,24 @@ class Refusal(Exception):
 
 
 class Server:
-    """A legacy-use server, as one tenant."""
+    """A legacy-use server, as one tenant.
+
+    Attributes:
+        until: A moment of ``time.monotonic()`` after which no answer is waited for and nothing is tried again; may be moved.
+    """
 
     def __init__(self, configuration: Configuration) -> None:
-        """Prepares requests; sends none.
-
-        Raises:
-            OSError: The certificates to trust cannot be read.
-        """
+        """Prepares requests; sends none."""
         settings = configuration.settings
+        self.until = math.inf
         self._prefix = settings.prefix
         self._patience = settings.limits.answer
-        verify = ssl.create_default_context(cafile=str(configuration.ca_file)) if configuration.ca_file else True
         self._http = httpx.Client(
             base_url=settings.url,
             headers={"Host": settings.tenant, "X-API-Key": configuration.api_key, "Accept-Encoding": "identity"},
             limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,  # neither proxies nor other people's credentials
-            verify=verify,
+            verify=configuration.trust or True,
         )
 
     def __enter__(self) -> Server:
@@ -122,13 +130,18 @@ class Server:
             try:
                 return self._once(method, path, **about)
             except ServerOut:
+                if time.monotonic() + pause >= self.until:
+                    raise
                 time.sleep(pause)
         return self._once(method, path, **about)
 
     def _once(self, method: str, path: str, *, seconds: float, limit: int = MAX_ANSWER, body: Any = None) -> Any:
         what = f"{method} {self._prefix}/{path}"
-        seconds = min(seconds, self._patience)
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
+        deadline = min(began + min(seconds, self._patience), self.until)
+        seconds = deadline - began
+        if seconds <= 0:
+            raise NotSent(f"{what}: no time is left")
         timeout = httpx.Timeout(seconds, connect=min(_QUICK, seconds))
         try:
             with self._http.stream(method, f"{self._prefix}/{path}", json=body, timeout=timeout) as response:
@@ -138,9 +151,11 @@ class Server:
                     if len(data) > limit:
                         raise ServerOut(f"{what}: the answer holds more than {limit} bytes")
                     if time.monotonic() > deadline:
-                        raise ServerOut(f"{what}: the answer did not end within {seconds:g} s")
+                        raise NoAnswer(f"{what}: the answer did not end within {seconds:.3g} s")
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise NotSent(f"{what}: {_words(error)}") from None
         except httpx.HTTPError as error:
-            raise ServerOut(f"{what}: {_words(error)}") from None
+            raise NoAnswer(f"{what}: {_words(error)}") from None
         answer, is_json = _parsed(bytes(data))
         if response.status_code >= 500:
             raise ServerOut(f"{what}: status {response.status_code}: {_detail(answer)}")

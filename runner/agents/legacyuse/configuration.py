@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -147,9 +148,9 @@ class Limits(Model):
     stop: Duration = 20.0
     """From the interrupt until the job has really stopped."""
     reserve: Duration = 30.0
-    """What is kept of the contract's time for stopping the job and reading its account; at most a quarter."""
+    """What is kept of the contract's time for stopping the job, reading its account and tidying up; at most a quarter."""
     outage: Duration = 30.0
-    """How long the server may be out of reach while a job runs."""
+    """How long the server may be out of reach while a job runs, and what may have been created without an answer is looked for."""
     answer: Duration = 60.0
     """For one answer of the server."""
     poll: Duration = 1.0
@@ -187,14 +188,14 @@ class Configuration:
         settings: What the file and the environment say.
         api_key: The tenant's key.
         credentials: The provider's, by name; empty: the server's own.
-        ca_file: Certificates to trust.
+        trust: The certificates to trust; ``None``: the usual ones.
     """
 
     label: str
     settings: Settings
     api_key: str = field(repr=False)
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
-    ca_file: Path | None = None
+    trust: ssl.SSLContext | None = field(default=None, repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -233,9 +234,6 @@ def load(argument: str, environment: Mapping[str, str] | None = None) -> Configu
     if settings.target.type == "rdp" and settings.display.port == 0:
         raise AgentSpecError("legacy-use: a gateway must know where the recorder listens; give `display.port` a number")
     folder = path.parent if path is not None else Path.cwd()
-    ca_file = folder / settings.ca_file if settings.ca_file is not None else None
-    if ca_file is not None and not ca_file.is_file():
-        raise AgentSpecError(f"legacy-use: `ca_file`: there is no file {ca_file}")
     provider = settings.provider
     return Configuration(
         label=path.stem if path is not None and path.stem != "legacy-use" else "",
@@ -245,8 +243,18 @@ def load(argument: str, environment: Mapping[str, str] | None = None) -> Configu
             name: _secret(reference, f"provider.credentials.{name}", folder, variables)
             for name, reference in (provider.credentials if provider else {}).items()
         },
-        ca_file=ca_file,
+        trust=_trust(folder / settings.ca_file) if settings.ca_file is not None else None,
     )
+
+
+def _trust(file: Path) -> ssl.SSLContext:
+    if not file.is_file():
+        raise AgentSpecError(f"legacy-use: `ca_file`: there is no file {file}")
+    try:
+        return ssl.create_default_context(cafile=str(file))
+    except OSError as error:  # what is no certificate is an ssl.SSLError, which is one
+        why = getattr(error, "strerror", None) or str(error)
+        raise AgentSpecError(f"legacy-use: `ca_file`: {file} holds no certificates in PEM form: {why}") from None
 
 
 def _completed(given: Settings, variables: Mapping[str, str]) -> Settings:

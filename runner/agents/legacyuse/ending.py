@@ -41,7 +41,6 @@ _FAILED_ON_THE_WAY = re.compile(
 class JobState:
     """A job as the server shows it."""
 
-    id: str
     status: str
     error: str | None = None
     result: Any = None

@@ -10,10 +10,11 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from runner.agents.base import AgentInfrastructureError
-from runner.agents.legacyuse.client import Refusal, Server, ServerOut, id_in, objects
+from runner.agents.legacyuse.client import NoAnswer, NotSent, Refusal, Server, ServerOut, id_in, objects
 from runner.agents.legacyuse.configuration import HEIGHT, WIDTH, Configuration
 from runner.agents.legacyuse.definition import Definition
 from runner.agents.legacyuse.ending import FINAL, WAITING, JobState
@@ -26,6 +27,8 @@ IMAGE = "legacy-use-target:local"
 _IS_THERE_AN_IMAGE = f"does Docker run on the server's host, and has it the image {IMAGE}?"
 _LOOK = 1.0
 """Seconds between two looks at a session."""
+_STOPPING = 5 / 6
+"""The share of the time that is left that stopping a job may take: if it does not stop, its session has to be removed."""
 
 
 class SessionFailed(AgentInfrastructureError):
@@ -46,7 +49,7 @@ class Workplace:
         job: The job's id.
         started: When the job was posted, by ``time.monotonic()``.
         picked_up: When it was first seen to run.
-        left: What could not be removed, in words.
+        left: What could not be removed, or perhaps is there, in words.
     """
 
     server: Server
@@ -60,6 +63,8 @@ class Workplace:
     picked_up: float | None = None
     left: list[str] = field(default_factory=list)
     _erase: bool = False
+    _is_silent: bool = False
+    """The server has stopped answering while we tidied up."""
 
     # --- from nothing to a running job ---
 
@@ -100,7 +105,12 @@ class Workplace:
             found = objects(self.server.get("targets/"))
             return next((id_in(target) for target in found if target.get("name") == name), None)
 
-        self.target = self._created("targets/", body, made)
+        try:
+            self.target = self._created("targets/", body, made, self.configuration.settings.limits.outage)
+        except ServerOut as lost:
+            if not isinstance(lost, NotSent):
+                self.left.append(f"perhaps the target {name}")
+            raise
 
     def _open_session(self, name: str) -> None:
         def made() -> str | None:
@@ -117,18 +127,21 @@ class Workplace:
                 raise
             self.session = there
 
-    def _created(self, path: str, body: dict[str, Any], made: Callable[[], str | None]) -> str:
-        """Creates something; after a lost answer it is looked for by its name, and not asked for again."""
+    def _created(self, path: str, body: dict[str, Any], made: Callable[[], str | None], patience: float = 0.0) -> str:
+        """Creates something; after a lost answer it is looked for, at least once and so many seconds long, never asked for again."""
         try:
             return id_in(self.server.post(path, body))
+        except NotSent:
+            raise
         except ServerOut as lost:
-            try:
-                there = made()
-            except (ServerOut, Refusal):
-                raise lost from None
-            if there is None:
-                raise
-            return there
+            deadline = time.monotonic() + patience
+            while True:
+                with contextlib.suppress(ServerOut, Refusal):
+                    if (there := made()) is not None:
+                        return there
+                if time.monotonic() >= deadline or self.over() is not None:
+                    raise lost from None
+                self.pause(self.configuration.settings.limits.poll)
 
     def _sessions(self) -> list[dict[str, Any]]:
         found = objects(self.server.get("sessions/"))
@@ -207,10 +220,12 @@ class Workplace:
                 self.picked_up = self.picked_up or time.monotonic()
             elif time.monotonic() >= queued_until:
                 why = self._why_waiting()
-                self.stop(job)
-                raise AgentInfrastructureError(
-                    f"no worker of the server began with the job within {limits.queue:g} s: {why}"
-                )
+                job = self._asked_to_end(job, lambda status: status not in WAITING)
+                if job.status in ("canceled", *WAITING):
+                    raise AgentInfrastructureError(
+                        f"no worker of the server began with the job within {limits.queue:g} s: {why}"
+                    )
+                continue  # a worker has begun in the last moment: what it does counts
             self.pause(limits.poll)
 
     def state(self) -> JobState:
@@ -226,7 +241,6 @@ class Workplace:
             raise ServerOut("the server's answer is no job")
         error, version = answer.get("error"), answer.get("api_definition_version_id")
         return JobState(
-            id=id_in(answer),
             status=status,
             error=error if isinstance(error, str) else None,
             result=answer.get("result"),
@@ -255,18 +269,24 @@ class Workplace:
         Returns:
             Its last state.
         """
+        job = self._asked_to_end(job, lambda status: status in FINAL)
+        if job.status not in FINAL:
+            self._remove_sessions()
+        return job
+
+    def _asked_to_end(self, job: JobState, enough: Callable[[str], bool]) -> JobState:
+        """The job after it was cancelled, or interrupted, until its status is enough or the time for that is over."""
         limits = self.configuration.settings.limits
-        deadline = time.monotonic() + limits.stop
+        now = time.monotonic()
+        deadline = now + min(limits.stop, (self.server.until - now) * _STOPPING)
         asked: set[str] = set()
-        while job.status not in FINAL and time.monotonic() < deadline:
+        while not enough(job.status) and time.monotonic() < deadline:
             action = "cancel" if job.status in WAITING else "interrupt"
             if action not in asked and self._asked(action):
                 asked.add(action)
             time.sleep(min(0.5, limits.poll))  # not `pause`, which a cancelled run cuts short
             with contextlib.suppress(ServerOut, Refusal):
                 job = self.state()
-        if job.status not in FINAL:
-            self._remove_sessions()
         return job
 
     def _asked(self, action: str) -> bool:
@@ -289,38 +309,50 @@ class Workplace:
     # --- away with it ---
 
     def close(self) -> None:
-        """Stops what still runs and removes session and target; what cannot be removed is told in :attr:`left`."""
+        """Stops what still runs and removes session and target; what cannot be removed is told in :attr:`left`.
+
+        Once the server has stopped answering, nothing more is asked of it: every further request would only wait as well.
+        """
         if self.target is None:
             return
-        if self.job is not None:
-            try:
-                job = self.state()
-                if job.status not in FINAL:
-                    self.stop(job)
-            except (ServerOut, Refusal) as error:
-                self.left.append(f"the job {self.job} ({error})")
+        self.left.clear()  # what could not be removed in haste is tried once more
+        self._is_silent = False
+        if self.job is not None and self.session is not None:  # one whose session is gone can do nothing any more
+            self._tried(self._end_job, f"the job {self.job}")
         self._remove_sessions()
         erase = self._erase or self.configuration.settings.history == "erase"
-        try:
-            self.server.delete(f"targets/{self.target}{'/hard' if erase else ''}")
-        except (ServerOut, Refusal) as error:
-            self.left.append(f"the target {self.target} ({error})")
+        path = f"targets/{self.target}{'/hard' if erase else ''}"
+        self._tried(lambda: self.server.delete(path), f"the target {self.target}")
         self.target = None
+
+    def _end_job(self) -> None:
+        job = self.state()
+        if job.status not in FINAL:
+            self.stop(job)
 
     def _remove_sessions(self) -> None:
         """Removes every session of the target: also one that a failed creation has left, or the server has made by itself."""
         found = {self.session} if self.session else set()
-        try:
-            found |= {id_in(item) for item in self._sessions()}
-        except (ServerOut, Refusal) as error:
-            if not found:
-                self.left.append(f"sessions of the target {self.target} ({error})")
+        about = "" if found else f"sessions of the target {self.target}"
+        self._tried(lambda: found.update(id_in(item) for item in self._sessions()), about)
         for session in found:
+            is_gone = self._tried(partial(self.server.delete, f"sessions/{session}"), f"the session {session}")
+            if is_gone and session == self.session:
+                self.session = None
+
+    def _tried(self, step: Callable[[], object], about: str) -> bool:
+        """Takes a step of the tidying up unless the server is silent; what it is about, if anything, is told as left if it fails."""
+        why = "not tried, since the server does not answer"
+        if not self._is_silent:
             try:
-                self.server.delete(f"sessions/{session}")
+                step()
+                return True
             except (ServerOut, Refusal) as error:
-                self.left.append(f"the session {session} ({error})")
-        self.session = None
+                self._is_silent = isinstance(error, NoAnswer)
+                why = str(error)
+        if about:
+            self.left.append(f"{about} ({why})")
+        return False
 
 
 _HOPELESS = frozenset({"could not be started", "was removed", "is being removed", "was archived"})

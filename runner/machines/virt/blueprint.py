@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from runner.machines.recipes import built
 from runner.machines.setup import SetUp
 from runner.machines.virt.domain_xml import Domain, DomainTag, Hardware, Memory, Screen
 from runner.machines.virt.hypervisor import Hypervisor
+from runner.machines.virt.lifetime import home_id
 from runner.machines.virt.preflight import Host
 from runner.machines.virt.running import AgentChannel, RunningDomain, new_password
 from runner.machines.vm_files import VmFiles
@@ -87,16 +87,16 @@ class Blueprint:
         """The letters of the Windows drives, with the overlay in the folder that holds each."""
         return {disk.drive: folder / f"{disk.target}.qcow2" for disk in self.files.disks if disk.drive}
 
-    def domain(self, name: str, tag: Tag, *, folder: Path, disks: Path, memory: Memory | None) -> Domain:
-        """A machine whose overlays lie in ``disks`` and whose sockets lie in ``folder``."""
-        listen = "0.0.0.0" if self.host.remote else "127.0.0.1"  # noqa: S104 - it is reached from another host, with a password
+    def domain(self, name: str, tag: Tag, *, disks: Path, memory: Memory | None) -> Domain:
+        """A machine whose overlays lie in ``disks``."""
+        root = self.connection.root
         return Domain(
             name=name,
-            tag=DomainTag(tag.campaign, tag.run, os.getpid()),
+            tag=DomainTag(tag.campaign, tag.run, self.connection.runner, home_id()),
             hardware=self.hardware(),
             disks=self.disks(disks),
-            screen=Screen(listen, 0, new_password(), str(self.files.keymap or "")),
-            agent=folder / "agent" if self.connection.embedded else None,
+            screen=Screen(0, new_password(), str(self.files.keymap or "")),
+            agent=None if root is None else root / f"{name}.agent",
             memory=memory,
         )
 

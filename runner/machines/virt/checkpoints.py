@@ -30,12 +30,14 @@ from runner.machines.virt.proof import prove_by_agent
 from runner.machines.virt.running import RunningDomain
 
 Kind = Literal["memory", "disk"]
-_RECIPE = 2
+_RECIPE = 3
 """Raised whenever checkpoints are made differently."""
 _SHUTDOWN_SECONDS = 180.0
 _STATE = "state"
 _TEMPLATES = "clone"
 _RESIDENT = "resident.json"
+_STARTS = "starts.json"
+_NONCE = "nonce"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,15 @@ class Kept:
     def resident(self) -> dict[str, int | str] | None:
         """What stays in the guest of a clone (see :meth:`runner.guests.qga.QgaGuest.kept`); ``None``: nothing."""
         found: dict[str, int | str] | None = json.loads((self.state / _RESIDENT).read_text())
+        return found
+
+    def nonce(self) -> str:
+        """What was planted last in the machine: its clones hold it until something of their own is."""
+        return (self.state / _NONCE).read_text()
+
+    def starts(self) -> dict[str, int]:
+        """Byte of its disk at which the volume of each drive begins (see :func:`runner.machines.virt.disk_state.located`)."""
+        found: dict[str, int] = json.loads((self.state / _STARTS).read_text())
         return found
 
     def verify(self) -> None:
@@ -141,7 +152,7 @@ def _with_memory(plan: Blueprint, state: Path) -> None:
         # Clones go on in this very moment: frozen, so that disks and memory agree, and thawed first of all.
         markers = Freezer(guest, plan.agent(running), plan.dialect, running).freeze(plan.drives(state))
         running.save_memory(state / "devices")
-    disk_state.prove(plan.drives(state), markers, by_wine=plan.by_wine)
+    _note_starts(plan, state, markers)
 
 
 def _patiently(plan: Blueprint) -> list[StartProgram]:
@@ -151,8 +162,16 @@ def _patiently(plan: Blueprint) -> list[StartProgram]:
 
 
 def _of_disk(plan: Blueprint, state: Path) -> None:
-    with _set_up(plan, state, None) as (running, _):
+    with _set_up(plan, state, None) as (running, guest):
+        markers = Freezer(guest, plan.agent(running), plan.dialect, running).mark(plan.drives(state))
         running.shut_down(timeout=_SHUTDOWN_SECONDS)
+    _note_starts(plan, state, markers)
+
+
+def _note_starts(plan: Blueprint, state: Path, markers: dict[str, bytes]) -> None:
+    """Finds the drives on the checkpoint's disks, which proves that all is there, too."""
+    starts = disk_state.located(plan.drives(state), markers, by_wine=plan.by_wine)
+    (state / _STARTS).write_text(json.dumps(starts))
 
 
 @contextmanager
@@ -161,8 +180,8 @@ def _set_up(plan: Blueprint, state: Path, memory: Memory | None) -> Iterator[tup
     name, timeout = plan.image.manifest.name, float(plan.part.boot_timeout)
     plan.say(f"starting {name} for the contract's set-up (once)")
     tag = Tag("checkpoint", state.parent.name.partition(".")[0])
-    domain = plan.domain(f"libvirt-{secrets.token_hex(6)}", tag, folder=state.parent, disks=state, memory=memory)
-    running = RunningDomain.start(plan.connection, domain, host=plan.host.name)
+    domain = plan.domain(f"libvirt-{secrets.token_hex(6)}", tag, disks=state, memory=memory)
+    running = RunningDomain.start(plan.connection, domain)
     try:
         guest = plan.guest(running)
         await_agent(guest, running, timeout)
@@ -171,12 +190,13 @@ def _set_up(plan: Blueprint, state: Path, memory: Memory | None) -> Iterator[tup
         running.await_screen(plan.screen_size(), time.monotonic() + timeout)
         install_probe(guest, plan.probe(), timeout=timeout)
         shown = prove(guest, timeout=timeout)
-        told = prove_by_agent(plan.agent(running), plan.dialect, timeout=timeout)
+        told = prove_by_agent(plan.agent(running), plan.dialect, before=shown.nonce, timeout=timeout)
         if told.utc_offset != shown.utc_offset:
             raise MachineError(
                 f"the image {name} is not usable: its guest agent's time zone is {told.utc_offset // 60} minutes from UTC, that of "
                 f"its Windows {shown.utc_offset // 60}"
             )
+        (state / _NONCE).write_text(told.nonce)
         plan.set_up.apply(guest)
         yield running, guest
     finally:

@@ -7,10 +7,13 @@ a saved state fits no other.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from xml.etree import ElementTree
+
+from runner.machines.base import Tag
+from runner.machines.virt.lifetime import is_token
 
 NAMESPACE = "urn:legacyproof:machine:1"
 """Of the element in a domain's metadata that makes it ours."""
@@ -24,25 +27,39 @@ ElementTree.register_namespace("qemu", _QEMU)
 
 @dataclass(frozen=True, slots=True)
 class DomainTag:
-    """Whose a domain is (see :class:`runner.machines.base.Tag`), and which process made it."""
+    """Whose a domain is.
+
+    Attributes:
+        campaign: See :class:`runner.machines.base.Tag`.
+        run: See there.
+        runner: The token of the connection that made it (:mod:`runner.machines.virt.lifetime`).
+        home: The id of that runner's home.
+
+    Raises:
+        ValueError: One is not fit for it: what a domain says of itself may have been written by anyone.
+    """
 
     campaign: str
     run: str
-    runner: int
+    runner: str
+    home: str
+
+    def __post_init__(self) -> None:
+        Tag(self.campaign, self.run)
+        if not (is_token(self.runner) and is_token(self.home)):
+            raise ValueError(f"no tokens: {self.runner!r}, {self.home!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A domain's screen.
+    """A domain's screen, reached from its own host only: VNC's password is short, and what it shows is not encrypted.
 
     Attributes:
-        listen: The address it listens on.
         port: TCP port; 0: libvirt chooses one.
         password: For VNC authentication.
         keymap: A keymap of QEMU's, by name or file; empty: QEMU's default.
     """
 
-    listen: str
     port: int
     password: str
     keymap: str = ""
@@ -132,12 +149,7 @@ def xml_of(domain: Domain) -> str:
     _add(root, "name", domain.name)
     if domain.uuid:
         _add(root, "uuid", domain.uuid)
-    tag = domain.tag
-    ElementTree.SubElement(
-        _add(root, "metadata"),
-        f"{{{NAMESPACE}}}machine",
-        {"campaign": tag.campaign, "run": tag.run, "runner": str(tag.runner)},
-    )
+    ElementTree.SubElement(_add(root, "metadata"), f"{{{NAMESPACE}}}machine", asdict(domain.tag))
     _add(root, "memory", str(hardware.memory), unit="MiB")
     _add(root, "vcpu", str(hardware.cpus))
     _system(root, hardware)
@@ -215,7 +227,7 @@ def _devices(root: ElementTree.Element, domain: Domain) -> None:
     chosen = {"port": str(screen.port), "autoport": "no"} if screen.port else {"autoport": "yes"}
     keymap = {"keymap": screen.keymap} if screen.keymap else {}
     _add(
-        devices, "graphics", type="vnc", listen=screen.listen, passwd=screen.password, sharePolicy="force-shared",
+        devices, "graphics", type="vnc", listen="127.0.0.1", passwd=screen.password, sharePolicy="force-shared",
         **chosen, **keymap,
     )  # fmt: skip
     _add(_add(devices, "video"), "model", type="vga", vram="16384")
@@ -240,20 +252,14 @@ def _map_memory(root: ElementTree.Element, memory: Memory, mebibytes: int) -> No
         ElementTree.SubElement(line, f"{{{_QEMU}}}arg", {"value": argument})
 
 
-def read_tag(xml: str) -> dict[str, Any] | None:
-    """The tag in a domain's XML: ``campaign``, ``run``, ``runner``; ``None``: it is not ours.
+def read_tag(xml: str) -> DomainTag | None:
+    """The tag in a domain's XML; ``None``: it is not ours.
 
     Args:
         xml: As libvirt gives it.
     """
     try:
         found = ElementTree.fromstring(xml).find(f"./metadata/{{{NAMESPACE}}}machine")  # noqa: S314 - libvirt's own
-        if found is None:
-            return None
-        return {
-            "campaign": found.attrib["campaign"],
-            "run": found.attrib["run"],
-            "runner": int(found.attrib["runner"]),
-        }
-    except (ElementTree.ParseError, KeyError, ValueError):
+        return None if found is None else DomainTag(**found.attrib)
+    except (ElementTree.ParseError, TypeError, ValueError):
         return None

@@ -2,7 +2,7 @@
 
 libvirt works in a process of its own (:mod:`runner.machines.virt.worker`). When an answer is late, that process is ended and a new
 one started, which finds the running machines again; calls that may be made twice are made again once. ``qemu:///embed`` needs no
-daemon: the worker holds the driver itself, in a folder that belongs to this runner.
+daemon: the worker holds the driver itself, in a folder that belongs to this connection.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import json
 import os
 import pwd
 import queue
-import secrets
-import shutil
 import subprocess
 import sys
 import threading
@@ -22,15 +20,15 @@ import time
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import quote
 
-from runner.machines.base import MachineError, home, lock
+from runner.machines.base import MachineError, home
+from runner.machines.virt.lifetime import RunnerFiles, libvirt_folder, new_token
 
 EMBED = "qemu:///embed"
 _START_SECONDS = 90.0
 """How long connecting may take; the first time libvirt asks every QEMU program what it can."""
 _MAX_ANSWER = 64 << 20
-_MAX_ROOT = 56
-"""Bytes of the folder's path: QEMU's monitor is a socket below it, whose whole path may have 107."""
 _PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -54,16 +52,15 @@ _LOST = ("late", "connection")
 class _Worker:
     """One process with a connection to libvirt."""
 
-    def __init__(self, uri: str, root: Path | None, log: Path) -> None:
+    def __init__(self, uri: str, files: RunnerFiles, log: Path) -> None:
         self._ids = count(1)
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
         self._dead = False
-        target = uri if root is None else f"{uri}?root={root}"
         paths = os.pathsep.join(filter(None, [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]))
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "runner.machines.virt.worker", target, str(os.getpid()), *([str(root)] if root else [])],
+                [sys.executable, "-m", "runner.machines.virt.worker", uri, files.token, str(files.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -158,6 +155,7 @@ class Hypervisor:
     Attributes:
         uri: Where it leads.
         embedded: Whether libvirt's driver works inside the worker.
+        runner: The connection's token: what its domains are known by.
     """
 
     def __init__(self, uri: str) -> None:
@@ -168,9 +166,10 @@ class Hypervisor:
         """
         self.uri = uri
         self.embedded = uri == EMBED
+        self.runner = new_token()
         self._lock = threading.Lock()
         self._worker: _Worker | None = None
-        self._root: Path | None = None
+        self._files: RunnerFiles | None = None
         self._held: IO[str] | None = None
 
     def call(self, call: str, /, *, timeout: float, again: bool = False, **arguments: Any) -> Any:
@@ -214,14 +213,39 @@ class Hypervisor:
         """
         return self._living().pid
 
+    @property
+    def root(self) -> Path | None:
+        """Where libvirt's driver and the machines have their sockets: a short path; ``None``: that is the daemon's affair."""
+        with self._lock:
+            return self._entered().root
+
+    def _entered(self) -> RunnerFiles:
+        if self._files is None:
+            files = RunnerFiles(libvirt_folder(), self.runner)
+            held = files.enter()
+            try:
+                if self.embedded:
+                    _furnish(files.make_root(), files.folder)
+            except BaseException:
+                with contextlib.suppress(MachineError):
+                    files.remove()
+                held.close()
+                raise
+            self._files, self._held = files, held
+        if self.embedded and self._files.root is None:
+            raise HypervisorError(
+                "other",
+                f"the folder of libvirt's sockets was removed: {self._files.link} leads nowhere; start the command again",
+            )
+        return self._files
+
     def _living(self) -> _Worker:
         with self._lock:
             if self._worker is None:
-                folder = home() / "libvirt"
-                folder.mkdir(parents=True, exist_ok=True)
-                if self.embedded and self._root is None:
-                    self._root, self._held = _new_root(folder)
-                self._worker = _Worker(self.uri, self._root, (self._root or folder) / "worker.log")
+                files = self._entered()
+                root = files.root
+                uri = self.uri if root is None else f"{self.uri}?root={quote(str(root))}"
+                self._worker = _Worker(uri, files, (root or files.folder) / "worker.log")
             return self._worker
 
     def _drop(self, worker: _Worker) -> None:
@@ -236,33 +260,22 @@ class Hypervisor:
             if self._worker is not None:
                 self._worker.close(timeout)
                 self._worker = None
-            if self._root is not None:
-                shutil.rmtree(self._root, ignore_errors=True)
-                self._root = None
+            if self._files is not None:
+                with contextlib.suppress(MachineError):  # it is listed as a leftover then
+                    self._files.remove()
+                self._files = None
             if self._held is not None:
                 self._held.close()
                 self._held = None
 
 
-def _new_root(folder: Path) -> tuple[Path, IO[str]]:
-    """A folder for libvirt's driver that no other runner uses, locked as long as this process lives."""
-    root = folder / f"run-{secrets.token_hex(3)}"
-    if len(os.fsencode(root)) > _MAX_ROOT:
-        raise HypervisorError(
-            "other",
-            f"the path {root} is too long for the sockets of QEMU ({_MAX_ROOT} bytes fit): "
-            "set LEGACYPROOF_HOME to a folder with a shorter path",
-        )
-    (root / "etc").mkdir(parents=True)
-    held = lock(root / "lock")
-    if held is None:
-        raise HypervisorError("other", f"{root} is in use")
-    (root / "runner.pid").write_text(f"{os.getpid()}\n")
+def _furnish(root: Path, folder: Path) -> None:
+    """Puts into the driver's folder what it needs to find."""
+    (root / "etc").mkdir()
     (root / "etc" / "qemu.conf").write_text(_configuration())
     cache = folder / "cache"  # what each QEMU program can takes libvirt seconds to find out: kept for all
     cache.mkdir(exist_ok=True)
     (root / "cache").symlink_to(cache)
-    return root, held
 
 
 def _configuration() -> str:

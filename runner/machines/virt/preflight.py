@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from runner.machines.base import MachineError
 from runner.machines.images import LibvirtPart
 from runner.machines.virt.hypervisor import Hypervisor, HypervisorError
+from runner.machines.virt.tunnel import by_ssh
 
 _SECONDS = 60.0
 _CONFIGURED = "LEGACYPROOF_KVM"
@@ -29,7 +30,6 @@ class Host:
         accelerator: ``kvm``, or ``qemu``: emulation.
         machine: The machine type, with its version.
         versions: Of libvirt and QEMU, as a text.
-        name: What the host is called where screens are reached; ``127.0.0.1`` for this one.
         remote: Whether it is another host.
         warnings: What a person should know.
     """
@@ -37,7 +37,6 @@ class Host:
     accelerator: Literal["kvm", "qemu"]
     machine: str
     versions: str
-    name: str = "127.0.0.1"
     remote: bool = False
     warnings: tuple[str, ...] = field(default=())
 
@@ -52,6 +51,12 @@ def inspect(hypervisor: Hypervisor, part: LibvirtPart) -> Host:
     Raises:
         MachineError: They cannot; the message says why and what to do.
     """
+    remote = is_remote(hypervisor.uri)
+    if remote and not by_ssh(hypervisor.uri):
+        raise MachineError(
+            f"{hypervisor.uri}: another host is reached through SSH only, since screens are not encrypted; write "
+            "`uri: qemu+ssh://user@host/system`"
+        )
     try:
         about = hypervisor.about
         accelerator = _accelerator(hypervisor)
@@ -60,21 +65,18 @@ def inspect(hypervisor: Hypervisor, part: LibvirtPart) -> Host:
         raise MachineError(in_words(hypervisor.uri, error)) from None
     root = ElementTree.fromstring(capabilities)  # noqa: S314 - libvirt's own
     _check_features(root, part)
-    host = remote_host(hypervisor.uri)
     return Host(
         accelerator=accelerator,
         machine=root.findtext("machine", ""),
         versions=f"libvirt {_version(about['libvirt'])}, QEMU {_version(about['qemu'])}",
-        name=host or "127.0.0.1",
-        remote=host is not None,
+        remote=remote,
         warnings=() if accelerator == "kvm" else (_SLOW,),
     )
 
 
-def remote_host(uri: str) -> str | None:
-    """The host that a URI leads to; ``None``: this one."""
-    host = urlsplit(uri).hostname
-    return None if host in (None, "", "localhost", "127.0.0.1", "::1") else host
+def is_remote(uri: str) -> bool:
+    """Whether a URI leads to another host; through SSH even ``localhost`` may, by a forwarded port."""
+    return by_ssh(uri) or urlsplit(uri).hostname not in (None, "", "localhost", "127.0.0.1", "::1")
 
 
 def in_words(uri: str, error: HypervisorError) -> str:
@@ -104,7 +106,7 @@ def _accelerator(hypervisor: Hypervisor) -> Literal["kvm", "qemu"]:
     wanted = os.environ.get(_CONFIGURED, "auto")
     if wanted not in ("auto", "yes", "no"):
         raise MachineError(f"{_CONFIGURED} is {wanted!r}; it can be auto, yes or no")
-    if wanted == "no" or (wanted == "auto" and remote_host(hypervisor.uri) is None and _in_a_virtual_machine()):
+    if wanted == "no" or (wanted == "auto" and not is_remote(hypervisor.uri) and _in_a_virtual_machine()):
         return "qemu"
     try:
         hypervisor.call("capabilities", timeout=_SECONDS, again=True, kind="kvm")

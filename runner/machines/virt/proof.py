@@ -1,7 +1,8 @@
 """A clone's freshness proven through the guest agent alone: no program needs to be started in it, which is slow under emulation.
 
-The checkpoint was proven through the probe when it was made (:func:`runner.machines.readiness.prove`); what is new in a clone is its
-disk, its clock and the way into it, and these the agent's own operations show.
+The checkpoint was proven through the probe when it was made (:func:`runner.machines.readiness.prove`), and its last nonce is kept with
+it. A clone that holds this very nonce is in the checkpoint's state, and nobody has proven it before; the one that is planted then is
+its own.
 """
 
 from __future__ import annotations
@@ -15,27 +16,32 @@ from runner.guests.base import GuestLost, GuestNotFound, Unreadable
 from runner.guests.channel import AgentError
 from runner.guests.dialects import Dialect
 from runner.machines.base import MachineError
-from runner.machines.readiness import MAX_CLOCK_OFFSET, NONCE, Answered
+from runner.machines.readiness import NONCE, Answered, clock_offset
 
 _MAX_ZONE = 26 * 3600
 """Seconds between two zones on Earth at most."""
 
 
-def prove_by_agent(agent: Agent, dialect: Dialect, *, timeout: float) -> Answered:
-    """Plants a nonce in the guest, reads it back, and measures the clock.
+def prove_by_agent(agent: Agent, dialect: Dialect, *, before: str, timeout: float) -> Answered:
+    """Finds the nonce that must be there, plants a new one in its place, reads it back, and measures the clock.
 
     Args:
         agent: The guest's agent.
         dialect: What kind of system it runs in.
+        before: The nonce that was planted last in what the machine is made from.
         timeout: Seconds for all of it.
 
     Raises:
-        MachineError: The nonce does not read back, the clock is off, or the agent does not do what it is asked.
+        MachineError: It holds another nonce, the new one does not read back, the clock is off, or the agent does not do what it is asked.
     """
     deadline = time.monotonic() + timeout
     nonce = secrets.token_hex(16)
     try:
         place = _native(dialect, NONCE)
+        if agent.read_file(place, limit=1024, deadline=deadline) != before.encode():
+            raise MachineError(
+                "the machine is not in its checkpoint's state: the nonce in it is not the one that was planted there last"
+            )
         agent.write_file(place, nonce.encode(), deadline=deadline)
         found = agent.read_file(place, limit=1024, deadline=deadline)
         asked = time.time()
@@ -46,10 +52,7 @@ def prove_by_agent(agent: Agent, dialect: Dialect, *, timeout: float) -> Answere
         raise MachineError(f"the machine's freshness could not be proven: {error}") from None
     if found != nonce.encode():
         raise MachineError("the nonce planted in this clone does not read back: the guest channel leads elsewhere")
-    offset = shown - min(max(shown, asked), answered)
-    if abs(offset) > MAX_CLOCK_OFFSET:
-        raise MachineError(f"the machine's clock is {offset:.1f} s off")
-    return Answered(nonce, round(offset, 3), zone)
+    return Answered(nonce, clock_offset(shown, asked, answered), zone)
 
 
 def _native(dialect: Dialect, path: PureWindowsPath) -> str:

@@ -1,21 +1,23 @@
-"""Removing what dead runners left behind: machines' folders with their QEMU, domains with our tag, libvirt's own folders."""
+"""Removing what dead runners left behind: machines' folders with their QEMU, domains of this home, libvirt's own folders."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import shutil
-from pathlib import Path
-from typing import Any
+import re
 
 from runner.machines import folders
-from runner.machines.base import Leftover, MachineError, Tag, home, is_locked, lock
+from runner.machines.base import Leftover, MachineError, home, lock
+from runner.machines.virt.domain_xml import DomainTag
 from runner.machines.virt.hypervisor import EMBED, HypervisorError, hypervisor
+from runner.machines.virt.lifetime import RunnerFiles, home_id, known_runners, libvirt_folder
 
 PROVIDER = "libvirt"
 _SECONDS = 30.0
 _LOCK = "lock"
+_NAME = re.compile(r"libvirt-[0-9a-f]{12}")
+"""Of a machine, as :class:`runner.machines.folders.MachineFolder` chooses it; a domain's becomes part of a path."""
 _USED = "connections.json"
 """Which daemons this home's machines ran under, so that domains are found whose folder is gone."""
 
@@ -24,8 +26,7 @@ def remember(uri: str) -> None:
     """Notes a connection whose machines outlive their runner, for :func:`leftovers`."""
     if uri == EMBED or uri in _remembered():
         return
-    file = _libvirt() / _USED
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file = libvirt_folder() / _USED
     written = file.with_suffix(f".{os.getpid()}")
     written.write_text(json.dumps(sorted({*_remembered(), uri})) + "\n")
     written.rename(file)
@@ -33,94 +34,102 @@ def remember(uri: str) -> None:
 
 def _remembered() -> list[str]:
     try:
-        told = json.loads((_libvirt() / _USED).read_text())
+        told = json.loads((home() / "libvirt" / _USED).read_text())
     except (OSError, ValueError):
         return []
     return [uri for uri in told if isinstance(uri, str)] if isinstance(told, list) else []
 
 
-def _libvirt() -> Path:
-    return home() / "libvirt"
-
-
 def leftovers() -> list[Leftover]:
-    """Machines by their folders, libvirt's folders of dead runners, and domains with our tag that have no folder any more."""
+    """Machines by their folders, what dead runners' connections left, and domains of this home that have no folder any more."""
     found = folders.leftovers(PROVIDER)
     names = {item.name for item in found}
-    for root in sorted(_libvirt().glob("run-*")):
-        if not is_locked(root / _LOCK):
-            found.append(Leftover(root.name, "libvirt", root.name, _pid(root), alive=False, folder=root))
+    for files in known_runners():
+        if not files.alive:
+            name = files.link.name
+            found.append(Leftover(name, "libvirt", name, files.pid, alive=False, folder=files.link))
     for uri in _remembered():
-        for domain in _tagged(uri):
-            if domain["name"] not in names:
-                alive = _runs(int(domain["runner"]))
-                folder = home() / "machines" / str(domain["name"])
-                with contextlib.suppress(ValueError):
-                    tag = Tag(str(domain["campaign"]), str(domain["run"]))
-                    found.append(
-                        Leftover(
-                            str(domain["name"]),
-                            tag.campaign,
-                            tag.run,
-                            int(domain["runner"]),
-                            alive=alive,
-                            folder=folder,
-                        )
-                    )
+        # A daemon that does not answer has nothing to tell: it must not keep anyone from seeing the rest.
+        with contextlib.suppress(HypervisorError):
+            found += [_without_folder(name, tag) for name, tag in _domains(uri).items() if name not in names]
     return found
 
 
-def _pid(root: Path) -> int:
-    try:
-        return int((root / "runner.pid").read_text())
-    except (OSError, ValueError):
-        return 0
+def _without_folder(name: str, tag: DomainTag) -> Leftover:
+    files = RunnerFiles(libvirt_folder(), tag.runner)
+    return Leftover(name, tag.campaign, tag.run, files.pid, alive=files.alive, folder=folders.machines() / name)
 
 
-def _runs(pid: int) -> bool:
-    return pid > 0 and Path(f"/proc/{pid}").exists()
+def _domains(uri: str) -> dict[str, DomainTag]:
+    """The domains of this home, by their names. The same daemon may have those of other homes: they are not ours to end.
 
-
-def _tagged(uri: str) -> list[dict[str, Any]]:
-    """A daemon that does not answer has nothing to tell: it must not keep anyone from cleaning up the rest."""
-    try:
-        told = hypervisor(uri).call("tagged", timeout=_SECONDS, again=True)
-    except HypervisorError:
-        return []
-    return told if isinstance(told, list) else []
+    Raises:
+        HypervisorError: The daemon does not tell, which does not mean that there are none.
+    """
+    told = hypervisor(uri).call("tagged", timeout=_SECONDS, again=True)
+    mine = home_id()
+    tags = {str(each["name"]): DomainTag(**each["tag"]) for each in told}
+    return {name: tag for name, tag in tags.items() if tag.home == mine and _NAME.fullmatch(name)}
 
 
 def reap(leftover: Leftover) -> None:
     """Removes what a dead runner left.
 
     Raises:
-        MachineError: Its runner lives, or it could not be removed.
+        MachineError: Its runner lives, it could not be removed, or a daemon does not say whether its domain still runs.
     """
-    if not leftover.folder.is_dir():
-        if leftover.alive:
-            raise MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
-        _end_domains(
-            [uri for uri in _remembered() for each in _tagged(uri) if each["name"] == leftover.name], leftover.name
-        )
-        return
+    if leftover.folder.parent == libvirt_folder():
+        _reap_connection(leftover)
+    elif leftover.folder.is_dir():
+        _reap_machine(leftover)
+    else:
+        _reap_domain(leftover)
+
+
+def _in_use(leftover: Leftover) -> MachineError:
+    return MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
+
+
+def _reap_connection(leftover: Leftover) -> None:
+    files = RunnerFiles.of_link(leftover.folder)
+    held = lock(files.lock)
+    if held is None:
+        raise _in_use(leftover)
+    with held:
+        if (root := files.root) is not None:
+            folders.end_processes_of(root)
+        files.remove()
+
+
+def _reap_machine(leftover: Leftover) -> None:
     held = lock(leftover.folder / _LOCK)
     if held is None:
-        raise MachineError(f"{leftover.name} is in use by the runner {leftover.runner_pid}")
+        raise _in_use(leftover)
     with held:
-        told = folders.about(leftover.folder) or {}
-        uri = str(told.get("uri", EMBED))
-        if uri != EMBED:
-            _end_domains([uri], leftover.name)
+        uri = str((folders.about(leftover.folder) or {}).get("uri", EMBED))
+        if uri != EMBED and leftover.name in _domains(uri):
+            _end(uri, leftover.name)
         folders.end_processes_of(leftover.folder)
-        if folders.processes_of(leftover.folder):
-            raise MachineError(f"processes of {leftover.name} could not be ended")
-        if leftover.folder.parent == _libvirt():
-            shutil.rmtree(leftover.folder, ignore_errors=True)
-        else:
-            folders.remove(leftover.folder)
+        folders.remove(leftover.folder)
 
 
-def _end_domains(uris: list[str], name: str) -> None:
-    for uri in uris:
-        if any(each["name"] == name for each in _tagged(uri)):
-            hypervisor(uri).call("destroy", timeout=_SECONDS, again=True, name=name)
+def _reap_domain(leftover: Leftover) -> None:
+    """Ends it wherever it is; one daemon that does not answer is no obstacle if another one has it."""
+    silent: HypervisorError | None = None
+    for uri in _remembered():
+        try:
+            tag = _domains(uri).get(leftover.name)
+        except HypervisorError as error:
+            silent = error
+            continue
+        if tag is not None:
+            if RunnerFiles(libvirt_folder(), tag.runner).alive:
+                raise _in_use(leftover)
+            _end(uri, leftover.name)
+            return
+    if silent is not None:
+        raise silent
+
+
+def _end(uri: str, name: str) -> None:
+    hypervisor(uri).call("destroy", timeout=_SECONDS, again=True, name=name)

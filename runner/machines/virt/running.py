@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-import socket
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from runner.guests.channel import AgentError, ChannelTimeout
 from runner.machines.base import MachineError
 from runner.machines.virt.domain_xml import Domain, xml_of
 from runner.machines.virt.hypervisor import Hypervisor, HypervisorError
+from runner.machines.virt.tunnel import Tunnel, by_ssh, free_port
 
 _PORT_TRIES = 8
 _START_SECONDS = 120.0
@@ -45,36 +45,30 @@ def new_password() -> str:
     return secrets.token_urlsafe(6)[:8]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 class RunningDomain:
     """A domain that was started.
 
     Attributes:
         name: Its name.
         uuid: New with every start.
-        display: Its screen.
+        display: Its screen, on this host: that of a machine elsewhere is brought here.
     """
 
-    def __init__(self, hypervisor: Hypervisor, domain: Domain, host: str) -> None:
+    def __init__(self, hypervisor: Hypervisor, domain: Domain) -> None:
         """Use :meth:`start`."""
         self._hypervisor = hypervisor
         self.name = domain.name
         self.uuid = domain.uuid
-        self.display = DisplayAddress(host, domain.screen.port, domain.screen.password)
+        self.display = DisplayAddress("127.0.0.1", domain.screen.port, domain.screen.password)
+        self._tunnel: Tunnel | None = None
 
     @classmethod
-    def start(cls, hypervisor: Hypervisor, domain: Domain, *, host: str, saved: Path | None = None) -> RunningDomain:
+    def start(cls, hypervisor: Hypervisor, domain: Domain, *, saved: Path | None = None) -> RunningDomain:
         """Starts a domain.
 
         Args:
             hypervisor: Where.
             domain: What; UUID and, on this host, the screen's port are chosen here.
-            host: Where its screen is reached.
             saved: The state it goes on from; its memory is a file then (``domain.memory``).
 
         Raises:
@@ -82,9 +76,9 @@ class RunningDomain:
             NameTaken: There is such a domain.
             MachineError: It could not be started; nothing is left of it.
         """
-        local = host == "127.0.0.1"
+        local = not by_ssh(hypervisor.uri)
         for attempt in range(_PORT_TRIES):
-            screen = replace(domain.screen, port=_free_port() if local else 0)
+            screen = replace(domain.screen, port=free_port() if local else 0)
             made = replace(domain, screen=screen, uuid=str(uuid.uuid4()))
             try:
                 hypervisor.call("create", timeout=_START_SECONDS, xml=xml_of(made), paused=saved is not None)
@@ -103,13 +97,12 @@ class RunningDomain:
                         f"{made.name} could not be started with its memory in a file: {error}"
                     ) from None
                 raise MachineError(f"{made.name} could not be started: {error}") from None
-        running = cls(hypervisor, made, host)
+        running = cls(hypervisor, made)
         try:
             if saved is not None:
                 running._load(saved)
             if not local:
-                port = int(hypervisor.call("display_port", timeout=_QUICK_SECONDS, again=True, name=made.name))
-                running.display = replace(running.display, port=port)
+                running._bring_screen_here()
         except BaseException:
             _end_quietly(hypervisor, made.name)
             raise
@@ -125,6 +118,11 @@ class RunningDomain:
             if error.kind in ("late", "connection"):
                 raise MachineError(f"{self.name} could not be started: {error}") from None
             raise MemoryRefused(f"{self.name} does not go on from its saved memory: {error}") from None
+
+    def _bring_screen_here(self) -> None:
+        port = int(self._hypervisor.call("display_port", timeout=_QUICK_SECONDS, again=True, name=self.name))
+        self._tunnel = Tunnel(self._hypervisor.uri, port)
+        self.display = replace(self.display, port=self._tunnel.port)
 
     # -- its state ------------------------------------------------------------------------------------------------------
 
@@ -193,6 +191,8 @@ class RunningDomain:
         Raises:
             HypervisorError: It could not be ended.
         """
+        if self._tunnel is not None:
+            self._tunnel.close()
         self._hypervisor.call("destroy", timeout=_QUICK_SECONDS, again=True, name=self.name)
         state = self.state()
         if state not in ("gone", "off"):

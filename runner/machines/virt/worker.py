@@ -1,9 +1,9 @@
 """libvirt in a process of its own: a call that blocks for ever can be ended with it, and takes nothing down.
 
-Started by :mod:`runner.machines.virt.hypervisor` as ``python -m runner.machines.virt.worker URI OWNER [ROOT]``. Requests and answers
-are JSON, one a line, on standard input and output; each request runs in a thread of its own, so one that hangs holds up no other.
-The first line says whether the connection is open. When standard input ends, the runner is gone: the machines that it made are
-ended, and the worker too.
+Started by :mod:`runner.machines.virt.hypervisor` as ``python -m runner.machines.virt.worker URI RUNNER FOLDER``: the connection's
+token, and where its files lie (:class:`runner.machines.virt.lifetime.RunnerFiles`). Requests and answers are JSON, one a line, on
+standard input and output; each request runs in a thread of its own, so one that hangs holds up no other. The first line says whether
+the connection is open. When standard input ends, the runner is gone: the machines that it made are ended, and the worker too.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import contextlib
 import ctypes
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from runner.machines.virt import memory
 from runner.machines.virt.domain_xml import read_tag
+from runner.machines.virt.lifetime import RunnerFiles
 
 _PR_SET_CHILD_SUBREAPER = 36
 _MAX_REQUEST = 64 << 20
@@ -41,9 +42,9 @@ except ImportError:
 class Calls:
     """What can be asked of libvirt; every method is one request, its arguments are JSON."""
 
-    def __init__(self, uri: str, owner: int, root: Path | None) -> None:
+    def __init__(self, uri: str, runner: str, root: Path | None) -> None:
         self._uri = uri
-        self._owner = owner
+        self._runner = runner
         self._root = root
         self._lock = threading.Lock()
         self._connection: Any = None
@@ -167,13 +168,17 @@ class Calls:
         return int(graphics.get("port", "-1")) if graphics is not None else -1
 
     def tagged(self) -> list[dict[str, Any]]:
-        """Every domain that carries our tag."""
+        """The name and the tag of every domain that carries our tag, of any runner."""
         found = []
         for domain in self._connection.listAllDomains(0):
-            with contextlib.suppress(libvirt.libvirtError):
+            try:
                 tag = read_tag(domain.XMLDesc(0))
-                if tag is not None:
-                    found.append({**tag, "name": domain.name(), "uuid": domain.UUIDString()})
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                    continue  # it has just ended
+                raise
+            if tag is not None:
+                found.append({"name": domain.name(), "tag": asdict(tag)})
         return found
 
     # -- memory ---------------------------------------------------------------------------------------------------------
@@ -207,7 +212,7 @@ class Calls:
         """Ends every domain of the runner that is gone."""
         ending = []
         for found in self.tagged():
-            if found["runner"] == self._owner:
+            if found["tag"]["runner"] == self._runner:
                 thread = threading.Thread(target=self._end, args=(found["name"],), daemon=True)
                 thread.start()
                 ending.append(thread)
@@ -278,7 +283,8 @@ def _run_events() -> None:
 
 def main() -> None:
     """Serves until standard input ends."""
-    uri, owner, root = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    uri, files = sys.argv[1], RunnerFiles(Path(sys.argv[3]), sys.argv[2])
+    root = files.root
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner decides when we end
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
@@ -297,7 +303,7 @@ def main() -> None:
     libvirt.registerErrorHandler(lambda *_: None, None)
     libvirt.virEventRegisterDefaultImpl()
     threading.Thread(target=_run_events, daemon=True).start()
-    calls = Calls(uri, owner, root)
+    calls = Calls(uri, files.token, root)
     try:
         calls.open()
         about = calls.about()
@@ -315,8 +321,8 @@ def main() -> None:
     signal.alarm(_LAST_SECONDS + 5)
     with contextlib.suppress(Exception):
         calls.last_will()
-    if root is not None and os.getppid() != owner:
-        shutil.rmtree(root, ignore_errors=True)  # else its owner does it
+    with contextlib.suppress(Exception):
+        files.remove()
     os._exit(0)  # threads may hang in libvirt; that is why this process exists
 
 

@@ -37,7 +37,9 @@ def entries(root: Stream, blocks: Stream | None, geometry: Geometry) -> Iterator
     Raises:
         Unreadable: The index is damaged.
     """
-    value = root.read(0, root.size)
+    value = root.value
+    if value is None:  # always resident; a mapped one could claim any size
+        raise Unreadable("a directory's index root is not resident")
     if len(value) < 32 or struct.unpack_from("<I", value)[0] != FILE_NAME:
         raise Unreadable("a directory's index is no index of names")
     size = struct.unpack_from("<I", value, 8)[0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from contracts.globs import fold as folded_without_table
-from runner.offline.ntfs import directory
+from runner.offline.ntfs import directory, journal
 from runner.offline.ntfs.geometry import BOOT_SIZE, geometry
 from runner.offline.ntfs.record import (
     ATTRIBUTE_LIST,
@@ -33,7 +33,7 @@ from runner.offline.ntfs.stream import Stream
 from runner.offline.source import Source
 from validators.changes import Unreadable
 
-MFT, ROOT, UPCASE = 0, 5, 10
+MFT, LOG, ROOT, UPCASE = 0, 2, 5, 10
 _MAX_LIST = 1 << 20
 """Bytes of an attribute list; Windows makes none above 256 KiB."""
 _MAX_DEPTH = 512
@@ -267,6 +267,18 @@ class Volume:
                 record = self.used((offset + at) // size, data[at : at + size])
                 if record is not None:
                     yield record
+
+    def is_clean(self) -> bool:
+        """Whether the volume was left clean (see :func:`runner.offline.ntfs.journal.is_clean`); not so while it is in use.
+
+        Raises:
+            Unreadable: Its journal is damaged or missing.
+        """
+        file = self.file(LOG)
+        log = file.data if file is not None else None
+        if log is None:
+            raise Unreadable("the volume has no journal")
+        return journal.is_clean(log, self.geometry.sector)
 
     # --- files ---
 

@@ -2,7 +2,8 @@
 
 It proves that the vendors' real SDKs, driven by our code, send requests of the form that *these files* read in the vendors' documentation
 of autumn 2026: path, key header, tool declarations, parameters, pictures that are real PNG files of the declared size, at most
-as many pictures as agreed, every tool call answered exactly once and in order, replies sent back unchanged; and that replies and errors
+as many pictures as agreed, every tool call answered exactly once and in order, replies sent back unchanged (but for arguments that are no
+JSON, which some servers refuse in a history); and that replies and errors
 of the documented forms are understood. What is not right is refused with HTTP 400 and kept in :attr:`ModelServer.complaints`, which
 tests assert to be empty, so that no run can pass on a wrong request.
 
@@ -43,8 +44,9 @@ class Act:
 
     Attributes:
         kind: ``click`` (x, y, count, button), ``key`` (keys), ``type`` (text), ``wait``, ``screenshot``, ``extraction`` (data),
-            ``mismatch`` (reasoning), ``say`` (text), ``raw`` (body: the vendor's own reply, for what is malformed), ``http`` (status,
-            body, headers), ``drop`` (hang up without an answer), ``hang`` (until: an event).
+            ``mismatch`` (reasoning), ``say`` (text), ``raw`` (body: the vendor's own reply, for what is malformed), ``page`` (text,
+            content_type: an answer with status 200 that need not be JSON), ``http`` (status, body, headers), ``drop`` (hang up without
+            an answer), ``hang`` (until: an event).
         about: The arguments.
     """
 
@@ -103,6 +105,8 @@ class ModelServer:
         self.complaints: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.known_models = [expected.model]
+        self.page: str | None = None
+        """What stands for another server, such as a captive portal's: every request is answered with this page."""
         self._counter = 0
         self._lock = threading.Lock()
         self._sent: list[Any] = []
@@ -185,7 +189,9 @@ class ModelServer:
         headers = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:
             where = self.route(handler.path)
-            if where is None:
+            if self.page is not None:
+                self._send(handler, 200, self.page, {"content-type": "text/html; charset=utf-8"})
+            elif where is None:
                 self._send(handler, 404, self.error(404, f"no route {handler.path}"))
             elif not self.authorised(headers | {":path": handler.path}):
                 told = headers.get("authorization") or headers.get("x-api-key") or headers.get("x-goog-api-key") or ""
@@ -228,6 +234,8 @@ class ModelServer:
             self._send(handler, first.about["status"], body, first.about.get("headers"))
         elif first.kind == "raw":
             self._send(handler, 200, first.about["body"])
+        elif first.kind == "page":
+            self._send(handler, 200, first.about["text"], {"content-type": first.about["content_type"]})
         else:
             self._send(handler, 200, self.write(acts))
 
@@ -243,15 +251,14 @@ class ModelServer:
         self,
         handler: BaseHTTPRequestHandler,
         status: int,
-        body: dict[str, Any],
+        body: dict[str, Any] | str,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        data = json.dumps(body).encode()
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
         try:
             handler.send_response(status)
-            handler.send_header("content-type", "application/json")
             handler.send_header("content-length", str(len(data)))
-            for name, value in (headers or {}).items():
+            for name, value in ({"content-type": "application/json"} | dict(headers or {})).items():
                 handler.send_header(name, value)
             handler.end_headers()
             handler.wfile.write(data)
@@ -273,6 +280,25 @@ def data_url(url: object) -> bytes:
     prefix = "data:image/png;base64,"
     need(isinstance(url, str) and url.startswith(prefix), "a picture is no PNG data URL")
     return decoded(str(url)[len(prefix) :])
+
+
+def check_repeated(arguments: str, sent: str) -> None:
+    """Arguments of a function call in a history, as JSON text: those that were sent, unless these are broken.
+
+    Servers that put a history into a model's template read the arguments again, and refuse every request in which they are no object.
+    """
+    need(_is_object(arguments), f"the arguments of an earlier call are no JSON object: {arguments[:100]}")
+    need(arguments == sent or not _is_object(sent), "the arguments of an earlier call were changed")
+
+
+def _is_object(text: str) -> bool:
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    try:
+        return isinstance(json.loads(text, parse_constant=refuse), dict)
+    except ValueError:
+        return False
 
 
 def check_functions(found: Mapping[str, Mapping[str, Any]], returns: Mapping[str, Any] | None) -> None:

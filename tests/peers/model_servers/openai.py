@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.peers.model_servers.base import KEY, Act, ModelServer, check_functions, data_url, need
+from tests.peers.model_servers.base import KEY, Act, ModelServer, check_functions, check_repeated, data_url, need
 
 
 class OpenAIServer(ModelServer):
@@ -54,8 +54,13 @@ class OpenAIServer(ModelServer):
         pictures = [data_url(part["image_url"]) for part in first["content"] if part["type"] == "input_image"]
         rest = items[1:]
         for sent in self._sent:
-            need(rest[: len(sent)] == sent, "a reply was changed or left out")
-            rest = rest[len(sent) :]
+            repeated, rest = rest[: len(sent)], rest[len(sent) :]
+            need(
+                [_bare(item) for item in repeated] == [_bare(item) for item in sent], "a reply was changed or left out"
+            )
+            for item, original in zip(repeated, sent, strict=True):
+                if original["type"] == "function_call":
+                    check_repeated(item["arguments"], original["arguments"])
             for call in (item for item in sent if item["type"] in ("computer_call", "function_call")):
                 need(rest and rest[0].get("call_id") == call["call_id"], "every call needs one output, in order")
                 pictures += self._output(call, rest.pop(0))
@@ -152,3 +157,10 @@ class OpenAIServer(ModelServer):
             case "screenshot":
                 return {"type": "screenshot"}
         return {"type": one.kind} | {name: value for name, value in about.items() if name != "safety"}
+
+
+def _bare(item: dict[str, Any]) -> dict[str, Any]:
+    """An item without a function's arguments, which are compared by themselves."""
+    return {
+        name: value for name, value in item.items() if not (item["type"] == "function_call" and name == "arguments")
+    }

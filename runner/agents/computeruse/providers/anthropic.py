@@ -8,6 +8,7 @@ one tool with an ``action``, behind their beta headers. Source: the vendor's pag
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +19,14 @@ from runner.agents.computeruse.actions import Malformed, arguments_of
 from runner.agents.computeruse.history import OMITTED, Answer, Call, History, Reply
 from runner.agents.computeruse.prices import Usage
 from runner.agents.computeruse.providers.anthropic_words import proposal
-from runner.agents.computeruse.providers.base import Asking, ProviderTrouble, trouble_of_status
+from runner.agents.computeruse.providers.base import (
+    Asking,
+    ProviderTrouble,
+    no_reply,
+    reading,
+    trouble_of_connection,
+    trouble_of_status,
+)
 from runner.agents.computeruse.scrub import scrubbed
 from runner.agents.computeruse.tools import EXTRACTION, MISMATCH, functions
 from runner.agents.computeruse.view import Picture
@@ -63,7 +71,9 @@ class AnthropicSession:
             {"name": name, "description": text, "input_schema": schema}
             for name, text, schema in functions(asking.response_schema)
         ]
-        self._client = anthropic.Anthropic(api_key=self._key, base_url=settings.url(), max_retries=0)
+        # The client that the SDK would make itself writes a traceback to the terminal when it cannot be made; this one does not.
+        http = anthropic.DefaultHttpxClient()
+        self._client = anthropic.Anthropic(api_key=self._key, base_url=settings.url(), max_retries=0, http_client=http)
         self.about = f"tool {self._version}"
 
     def ask(self, history: History, *, timeout: float, temperature: float | None) -> Reply:
@@ -85,16 +95,20 @@ class AnthropicSession:
         create: Callable[..., Any] = self._client.messages.create
         if self._beta:
             create, request["betas"] = self._client.beta.messages.create, [self._beta]
-        return self._reply(self._asked(lambda: create(**request)))
+        answer = self._asked(lambda: create(**request))
+        with reading((self._key,)):
+            return self._reply(answer)
 
     def look_up(self, timeout: float) -> bool | None:
         """See :meth:`runner.agents.computeruse.providers.base.Session.look_up`."""
         try:
-            self._asked(lambda: self._client.models.retrieve(self._settings.model, timeout=timeout))
+            found = self._asked(lambda: self._client.models.retrieve(self._settings.model, timeout=timeout))
         except ProviderTrouble as trouble:
             if trouble.kind == "model":
                 return False
             raise
+        if getattr(found, "id", None) is None:
+            raise no_reply(found, (self._key,))
         return True
 
     def close(self) -> None:
@@ -110,10 +124,8 @@ class AnthropicSession:
                 error.status_code, str(error.message), retry_after=after, secrets=(self._key,)
             ) from None
         except anthropic.APIConnectionError as error:
-            told = f"{type(error).__name__}: {error}; {error.__cause__ or ''}"
-            slow = isinstance(error, anthropic.APITimeoutError)
-            raise ProviderTrouble("unavailable", scrubbed(told, (self._key,)), slow=slow) from None
-        except anthropic.APIResponseValidationError as error:
+            raise trouble_of_connection(error, (self._key,)) from None
+        except (anthropic.APIResponseValidationError, json.JSONDecodeError) as error:
             raise ProviderTrouble("unavailable", scrubbed(f"no usable answer: {error}", (self._key,))) from None
         except (anthropic.AnthropicError, ValueError, TypeError) as error:
             raise ProviderTrouble("request", scrubbed(f"{type(error).__name__}: {error}", (self._key,))) from None
@@ -157,7 +169,9 @@ class AnthropicSession:
         return result
 
     def _reply(self, message: Any) -> Reply:
-        blocks = [block.model_dump(mode="json", exclude_unset=True) for block in message.content or ()]
+        if getattr(message, "content", None) is None:
+            raise no_reply(message, (self._key,))
+        blocks = [block.model_dump(mode="json", exclude_unset=True) for block in message.content]
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         calls = tuple(_call(block) for block in blocks if block.get("type") == "tool_use")
         usage = _usage(message.usage)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, Protocol
@@ -12,7 +13,7 @@ from typing import Any, Literal, Protocol
 from runner.agents.base import AgentSpecError
 from runner.agents.computeruse.history import History, Reply
 from runner.agents.computeruse.scrub import scrubbed
-from runner.agents.computeruse.settings import Settings
+from runner.agents.computeruse.settings import URL_VARIABLES, Settings, address_trouble
 
 TroubleKind = Literal["unavailable", "rate", "quota", "auth", "model", "setting", "limit", "refused", "request"]
 
@@ -110,11 +111,25 @@ def open_session(asking: Asking) -> Session:
     """Opens a connection to the provider that the settings name; nothing is sent yet.
 
     Raises:
-        AgentSpecError: The SDK, the key or the address of the endpoint is missing.
+        AgentSpecError: The SDK, the key or the address of the endpoint is missing, or the SDK cannot work with what the settings and
+            the environment (also its variables for proxies and certificates) say.
     """
+    settings = asking.settings
+    sdk(settings.provider)
+    require_address(settings)
+    require_key(settings)
+    try:
+        return _session(asking)
+    except Exception as error:  # an SDK, and the HTTP library below it, may raise anything here
+        told = scrubbed(f"{type(error).__name__}: {error}", filter(None, (settings.key(),)))
+        raise AgentSpecError(
+            f"computer-use:{settings.provider} cannot be set up: {told}; check the endpoint's address, and the environment's variables "
+            "for proxies and certificates (HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE)"
+        ) from None
+
+
+def _session(asking: Asking) -> Session:
     provider = asking.settings.provider
-    sdk(provider)
-    require_key(asking.settings)
     if provider == "anthropic":
         from runner.agents.computeruse.providers.anthropic import AnthropicSession  # noqa: PLC0415 - its SDK is optional
 
@@ -132,19 +147,31 @@ def open_session(asking: Asking) -> Session:
     return CompatibleSession(asking)
 
 
-def require_key(settings: Settings) -> None:
-    """Makes sure that what the environment has to hold is there.
+def require_address(settings: Settings) -> None:
+    """Makes sure that the endpoint has an address, and a fit one: that of the environment nobody has looked at yet.
 
     Raises:
-        AgentSpecError: It is not.
+        AgentSpecError: It has not.
     """
-    if settings.provider == "compatible":
-        if settings.url() is None:
+    url = settings.url()
+    if url is None:
+        if settings.provider == "compatible":
             raise AgentSpecError(
                 "computer-use:compatible needs the endpoint's address: set LEGACYPROOF_MODEL_URL, or base_url in the settings file"
             )
-        return  # many self-hosted servers want no key
-    if settings.key() is None:
+        return
+    if trouble := address_trouble(url):
+        variable = URL_VARIABLES[settings.provider]
+        raise AgentSpecError(f"computer-use:{settings.provider}: the address in {variable} is not fit: {trouble}")
+
+
+def require_key(settings: Settings) -> None:
+    """Makes sure that the environment holds the key, where the provider wants one: many self-hosted servers want none.
+
+    Raises:
+        AgentSpecError: It does not.
+    """
+    if settings.provider != "compatible" and settings.key() is None:
         raise AgentSpecError(
             f"computer-use:{settings.provider} needs a key: set the environment variable {' or '.join(settings.key_variables())}"
         )
@@ -201,6 +228,51 @@ def trouble_of_status(
     if "temperature" in said:
         return ProviderTrouble("setting", told, setting="temperature")
     return ProviderTrouble("request", told)
+
+
+def trouble_of_connection(error: Exception, secrets: tuple[str, ...] = ()) -> ProviderTrouble:
+    """What it means that no answer came: the provider is out, and was only slow if its answer was being waited for.
+
+    Args:
+        error: The SDK's error, or that of the HTTP library, which the SDKs give as its cause. All of them call any time-out one, also one
+            while connecting; which of them it was, only the library's own name says.
+        secrets: What must not be repeated: keys.
+    """
+    cause = error.__cause__
+    told = f"{type(error).__name__}: {error}" + (f"; {type(cause).__name__}: {cause}" if cause is not None else "")
+    slow = "ReadTimeout" in (type(error).__name__, type(cause).__name__)
+    return ProviderTrouble("unavailable", scrubbed(told, secrets), slow=slow)
+
+
+def no_reply(answer: object, secrets: tuple[str, ...] = ()) -> ProviderTrouble:
+    """What an answer with HTTP status 200 means that holds no reply: a gateway's error, or the page of another server.
+
+    An error that has an HTTP status as its code, as some gateways give it, means what that status means.
+    """
+    error = getattr(answer, "error", None)
+    about = error if isinstance(error, Mapping) else vars(error) if hasattr(error, "__dict__") else {}
+    code, message = about.get("code"), str(about.get("message") or error or "")
+    if isinstance(code, int) and 400 <= code <= 599:
+        return trouble_of_status(code, message, secrets=secrets)
+    told = message or (answer if isinstance(answer, str) else "it has none of the fields that a reply has")
+    return ProviderTrouble("unavailable", scrubbed(f"HTTP 200, but no reply: {told}", secrets, limit=300))
+
+
+@contextlib.contextmanager
+def reading(secrets: tuple[str, ...] = ()) -> Iterator[None]:
+    """While an answer is taken apart: one that has not the vendor's form is the endpoint's trouble, not the model's.
+
+    The SDKs do not check answers, and give what is no JSON as text. What a *model* writes is never read in here unchecked: its
+    arguments go through :func:`runner.agents.computeruse.actions.arguments_of` and its actions through ``check``.
+
+    Raises:
+        ProviderTrouble: It has not.
+    """
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        told = f"HTTP 200, but not in the form of a reply: {type(error).__name__}: {error}"
+        raise ProviderTrouble("unavailable", scrubbed(told, secrets)) from None
 
 
 def _seconds(header: str | None) -> float | None:

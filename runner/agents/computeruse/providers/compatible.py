@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import openai
-
-from runner.agents.computeruse.actions import Malformed, arguments_of
+from runner.agents.computeruse.actions import Malformed, arguments_of, repeatable
 from runner.agents.computeruse.history import OMITTED, Call, History, Reply
 from runner.agents.computeruse.prices import Usage
 from runner.agents.computeruse.providers.anthropic_words import proposal
-from runner.agents.computeruse.providers.base import Asking
-from runner.agents.computeruse.providers.openai import asked, data_url, looked_up
+from runner.agents.computeruse.providers.base import Asking, no_reply, reading
+from runner.agents.computeruse.providers.openai import asked, data_url, looked_up, open_client
 from runner.agents.computeruse.tools import EXTRACTION, MISMATCH, functions
 
 ACTIONS = (
@@ -42,7 +40,7 @@ class CompatibleSession:
             for name, text, schema in functions(asking.response_schema)
         ]
         # The SDK wants some key; servers without keys ignore it.
-        self._client = openai.OpenAI(api_key=self._key or "none", base_url=settings.url(), max_retries=0)
+        self._client = open_client(self._key or "none", settings.url())
         self.about = "function tool computer"
 
     def ask(self, history: History, *, timeout: float, temperature: float | None) -> Reply:
@@ -58,7 +56,9 @@ class CompatibleSession:
         if temperature is not None:
             request["temperature"] = temperature
         create: Callable[..., Any] = self._client.chat.completions.create
-        return self._reply(asked(lambda: create(**request), self._key))
+        answer = asked(lambda: create(**request), self._key)
+        with reading((self._key,)):
+            return self._reply(answer)
 
     def look_up(self, timeout: float) -> bool | None:
         """See :meth:`runner.agents.computeruse.providers.base.Session.look_up`."""
@@ -92,13 +92,15 @@ class CompatibleSession:
         return messages
 
     def _reply(self, completion: Any) -> Reply:
-        usage = _usage(getattr(completion, "usage", None))
         if not getattr(completion, "choices", None):
-            return Reply({"role": "assistant", "content": ""}, "", (), usage, "unusable", "there is no choice")
+            raise no_reply(completion, (self._key,))
+        usage = _usage(completion.usage)
         choice = completion.choices[0]
         message = choice.message.model_dump(mode="json", exclude_none=True)
         raw = {name: message[name] for name in _KEPT if name in message}
         raw.setdefault("content", "")
+        if "tool_calls" in raw:
+            raw["tool_calls"] = [_repeatable(call) for call in raw["tool_calls"]]
         text = message.get("content") if isinstance(message.get("content"), str) else ""
         calls = tuple(_call(call) for call in message.get("tool_calls") or ())
         refusal = message.get("refusal")
@@ -146,6 +148,11 @@ def _usage(told: Any) -> Usage:
     details = getattr(told, "prompt_tokens_details", None)
     cached = getattr(details, "cached_tokens", None) or getattr(told, "cached_tokens", None) or 0  # Kimi tells it there
     return Usage(told.prompt_tokens or 0, told.completion_tokens or 0, cached if isinstance(cached, int) else 0)
+
+
+def _repeatable(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function") or {}
+    return {**call, "function": {**function, "arguments": repeatable(function.get("arguments"))}}
 
 
 def _call(call: Mapping[str, Any]) -> Call:

@@ -17,7 +17,14 @@ from google.genai import errors, types
 from runner.agents.computeruse.actions import Proposal, wheel_clicks
 from runner.agents.computeruse.history import OMITTED, Answer, Call, History, Reply, SafetyCheck
 from runner.agents.computeruse.prices import Usage
-from runner.agents.computeruse.providers.base import Asking, ProviderTrouble, trouble_of_status
+from runner.agents.computeruse.providers.base import (
+    Asking,
+    ProviderTrouble,
+    no_reply,
+    reading,
+    trouble_of_connection,
+    trouble_of_status,
+)
 from runner.agents.computeruse.scrub import scrubbed
 from runner.agents.computeruse.tools import EXTRACTION, MISMATCH, functions
 from runner.agents.computeruse.view import Picture
@@ -104,23 +111,23 @@ class GeminiSession:
             http_options=self._within(timeout),
         )
         contents: Any = self._contents(history)
-        return self._reply(
-            self._asked(
-                lambda: self._client.models.generate_content(
-                    model=self._settings.model, contents=contents, config=config
-                )
-            )
+        answer = self._asked(
+            lambda: self._client.models.generate_content(model=self._settings.model, contents=contents, config=config)
         )
+        with reading((self._key,)):
+            return self._reply(answer)
 
     def look_up(self, timeout: float) -> bool | None:
         """See :meth:`runner.agents.computeruse.providers.base.Session.look_up`."""
         config = types.GetModelConfig(http_options=self._within(timeout))
         try:
-            self._asked(lambda: self._client.models.get(model=self._settings.model, config=config))
+            found = self._asked(lambda: self._client.models.get(model=self._settings.model, config=config))
         except ProviderTrouble as trouble:
             if trouble.kind == "model":
                 return False
             raise
+        if getattr(found, "name", None) is None:
+            raise no_reply(found, (self._key,))
         return True
 
     def close(self) -> None:
@@ -139,16 +146,14 @@ class GeminiSession:
             raise trouble_of_status(
                 int(error.code or 0) or 500, told, retry_after=after.get("retry-after"), secrets=(self._key,)
             ) from None
-        except ValueError as error:  # also pydantic's: an answer that is none, or a request that cannot be made
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            # Also pydantic's: an answer that is none, which the SDK takes apart itself, or a request that cannot be made.
             raise ProviderTrouble("unavailable", scrubbed(f"no usable answer: {error}", (self._key,))) from None
         except Exception as error:
             # The SDK lets the errors of whichever HTTP library it found through as they are.
             if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "requests"):
                 raise
-            kind = type(error).__name__
-            raise ProviderTrouble(
-                "unavailable", scrubbed(f"{kind}: {error}", (self._key,)), slow=kind == "ReadTimeout"
-            ) from None
+            raise trouble_of_connection(error, (self._key,)) from None
 
     def _contents(self, history: History) -> list[Any]:
         first = [types.Part(text=history.task)]
@@ -188,9 +193,9 @@ class GeminiSession:
         if feedback is not None and feedback.block_reason is not None:
             why = f"the request was blocked: {_name(feedback.block_reason)}"
             return Reply(None, "", (), usage, "refused", why)
-        candidate = response.candidates[0] if response.candidates else None
-        if candidate is None:
-            return Reply(None, "", (), usage, "unusable", "there is no candidate")
+        if not response.candidates:
+            raise no_reply(response, (self._key,))
+        candidate = response.candidates[0]
         content = candidate.content if candidate.content is not None and candidate.content.parts else None
         parts = content.parts if content is not None and content.parts else []
         text = "\n".join(part.text for part in parts if part.text and not part.thought)

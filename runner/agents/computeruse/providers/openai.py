@@ -11,21 +11,31 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import openai
 from PIL import Image
 
-from runner.agents.computeruse.actions import Malformed, Proposal, arguments_of, wheel_clicks
+from runner.agents.computeruse.actions import Malformed, Proposal, arguments_of, repeatable, wheel_clicks
 from runner.agents.computeruse.history import OMITTED, Answer, Call, History, Reply, SafetyCheck
 from runner.agents.computeruse.prices import Usage
-from runner.agents.computeruse.providers.base import Asking, ProviderTrouble, trouble_of_status
+from runner.agents.computeruse.providers.base import (
+    Asking,
+    ProviderTrouble,
+    no_reply,
+    reading,
+    trouble_of_connection,
+    trouble_of_status,
+)
 from runner.agents.computeruse.scrub import scrubbed
 from runner.agents.computeruse.tools import EXTRACTION, MISMATCH, functions
 from runner.agents.computeruse.view import Picture
 
 _TRANSIENT = ("server_error", "rate_limit_exceeded", "vector_store_timeout")
+_REPLIED = ("completed", "incomplete")
+"""The states of a response that is a reply; requests that go on in the background are not made."""
 
 
 class OpenAISession:
@@ -44,7 +54,7 @@ class OpenAISession:
             {"type": "function", "name": name, "description": text, "parameters": schema, "strict": False}
             for name, text, schema in functions(asking.response_schema)
         ]
-        self._client = openai.OpenAI(api_key=self._key, base_url=settings.url(), max_retries=0)
+        self._client = open_client(self._key, settings.url())
         self.about = f"tool {self._tool}"
 
     def ask(self, history: History, *, timeout: float, temperature: float | None) -> Reply:
@@ -64,7 +74,9 @@ class OpenAISession:
         if self._tool == "computer_use_preview":
             request["truncation"] = "auto"
         create: Callable[..., Any] = self._client.responses.create
-        return self._reply(asked(lambda: create(**request), self._key))
+        answer = asked(lambda: create(**request), self._key)
+        with reading((self._key,)):
+            return self._reply(answer)
 
     def look_up(self, timeout: float) -> bool | None:
         """See :meth:`runner.agents.computeruse.providers.base.Session.look_up`."""
@@ -114,26 +126,35 @@ class OpenAISession:
         return item
 
     def _reply(self, response: Any) -> Reply:
+        if getattr(response, "status", None) == "failed" and response.error is not None:
+            code, message = str(response.error.code), scrubbed(str(response.error.message), (self._key,))
+            if code in _TRANSIENT:
+                raise ProviderTrouble("rate" if code == "rate_limit_exceeded" else "unavailable", f"{code}: {message}")
+            refused = "policy" in code or code == "invalid_prompt"
+            raise ProviderTrouble("refused" if refused else "request", f"{code}: {message}")
+        if getattr(response, "status", None) not in _REPLIED or response.error is not None:
+            raise no_reply(response, (self._key,))
         items = [item.model_dump(mode="json", exclude_unset=True, exclude_none=True) for item in response.output or ()]
         usage = _usage(response.usage)
         parts = [part for item in items if item.get("type") == "message" for part in item.get("content") or ()]
         text = "\n".join(str(part.get("text", "")) for part in parts if part.get("type") == "output_text")
         refusals = [str(part.get("refusal", "")) for part in parts if part.get("type") == "refusal"]
         calls = tuple(_call(item) for item in items if item.get("type") in ("computer_call", "function_call"))
-        if response.status == "failed" and response.error is not None:
-            code, message = str(response.error.code), scrubbed(str(response.error.message), (self._key,))
-            if code in _TRANSIENT:
-                raise ProviderTrouble("rate" if code == "rate_limit_exceeded" else "unavailable", f"{code}: {message}")
-            refused = "policy" in code or code == "invalid_prompt"
-            raise ProviderTrouble("refused" if refused else "request", f"{code}: {message}")
+        raw = [_repeatable(item) for item in items]
         if refusals and not calls:
-            return Reply(items, text, (), usage, "refused", scrubbed("; ".join(refusals)))
+            return Reply(raw, text, (), usage, "refused", scrubbed("; ".join(refusals)))
         if response.status == "incomplete":
             reason = getattr(response.incomplete_details, "reason", None)
             if reason == "content_filter":
-                return Reply(items, text, (), usage, "refused", "the content filter stopped the reply")
-            return Reply(items, text, calls, usage, "cut")
-        return Reply(items, text, calls, usage)
+                return Reply(raw, text, (), usage, "refused", "the content filter stopped the reply")
+            return Reply(raw, text, calls, usage, "cut")
+        return Reply(raw, text, calls, usage)
+
+
+def open_client(key: str, url: str | None) -> openai.OpenAI:
+    """The SDK's client, for every endpoint of this kind."""
+    # The HTTP client that the SDK would make itself writes a traceback to the terminal when it cannot be made; this one does not.
+    return openai.OpenAI(api_key=key, base_url=url, max_retries=0, http_client=openai.DefaultHttpxClient())
 
 
 def asked(send: Callable[[], Any], key: str) -> Any:
@@ -150,10 +171,9 @@ def asked(send: Callable[[], Any], key: str) -> Any:
             error.status_code, told, retry_after=error.response.headers.get("retry-after"), secrets=(key,)
         ) from None
     except openai.APIConnectionError as error:
-        told = f"{type(error).__name__}: {error}; {error.__cause__ or ''}"
-        slow = isinstance(error, openai.APITimeoutError)
-        raise ProviderTrouble("unavailable", scrubbed(told, (key,)), slow=slow) from None
-    except openai.APIResponseValidationError as error:
+        raise trouble_of_connection(error, (key,)) from None
+    except (openai.APIResponseValidationError, json.JSONDecodeError, AttributeError) as error:
+        # The SDK lets what its decoder says through, and stumbles itself over a list that is none.
         raise ProviderTrouble("unavailable", scrubbed(f"no usable answer: {error}", (key,))) from None
     except (openai.OpenAIError, ValueError, TypeError) as error:
         raise ProviderTrouble("request", scrubbed(f"{type(error).__name__}: {error}", (key,))) from None
@@ -171,6 +191,8 @@ def looked_up(client: openai.OpenAI, model: str, key: str, timeout: float) -> bo
         if trouble.kind == "model":  # 404: an endpoint without a list of models
             return None
         raise
+    if getattr(found, "error", None) is not None:
+        raise no_reply(found, (key,))
     try:
         return model in {entry.id for entry in found.data or ()}
     except (AttributeError, TypeError):
@@ -197,6 +219,11 @@ def _usage(told: Any) -> Usage:
     cached = getattr(details, "cached_tokens", 0) or 0
     written = getattr(details, "cache_write_tokens", 0) or 0
     return Usage(told.input_tokens or 0, told.output_tokens or 0, cached, written)
+
+
+def _repeatable(item: Mapping[str, Any]) -> dict[str, Any]:
+    function_call = item.get("type") == "function_call"
+    return {**item, "arguments": repeatable(item.get("arguments"))} if function_call else dict(item)
 
 
 def _call(item: Mapping[str, Any]) -> Call:
