@@ -11,6 +11,7 @@ import pytest
 
 from runner.conformance.checks import Check, Failed, NotApplicable, expect_raised
 from runner.conformance.host import kill_naming, processes_naming
+from runner.conformance.props import until
 from runner.conformance.scene import Scene
 from runner.conformance.suite import run
 from runner.conformance.told import as_data, explained, markdown
@@ -153,7 +154,8 @@ def test_processes_are_found_by_a_name_that_only_they_bear() -> None:
     mark = f"mark-{id(object())}-of-a-test"
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", mark])
     try:
-        assert processes_naming([mark]) == [process.pid]
+        # A program that has just been started shows its command line a moment later.
+        assert until(lambda: processes_naming([mark]), "it is not found") == [process.pid]
         assert processes_naming(["short"]) == []
         assert kill_naming([mark]) == 1
         assert process.wait(20) == -9

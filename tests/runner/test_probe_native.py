@@ -64,6 +64,15 @@ class Machine:
         }
         self.started: list[subprocess.Popen[bytes]] = []
 
+    def boot(self) -> None:
+        """Makes the prefix. On a busy host Wine 8 does not always come up at the first try; a second one goes on from there."""
+        talkative = self.environment | {"WINEDEBUG": "fixme-all"}
+        for _ in range(2):
+            done = subprocess.run(["wineboot", "-i"], env=talkative, check=False, timeout=180, capture_output=True)
+            if done.returncode == 0:
+                return
+        raise AssertionError(done.stderr.decode(errors="replace")[-2000:])
+
     def wine(self, *argv: str, data: bytes = b"", limit: float = 60) -> subprocess.CompletedProcess[bytes]:
         """Runs a program to its end."""
         return subprocess.run(
@@ -141,7 +150,7 @@ def machine(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
             display = int(pipe.readline())
         machine = Machine(folder, display)
         try:
-            subprocess.run(["wineboot", "-i"], env=machine.environment, check=True, timeout=180, capture_output=True)
+            machine.boot()
             yield machine
         finally:
             machine.stop()
