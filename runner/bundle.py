@@ -185,6 +185,7 @@ class _Copy:
                 "agent": agent.model_copy(update=said),
                 "recording": recording.model_copy(update={"typed": typed, "events": None}),  # keys spell what was typed
                 "verdict": blot_part(record.verdict, hidden),
+                "stages": [blot_part(stage, hidden) for stage in record.stages],
                 "blind_spots": record.blind_spots and blot_part(record.blind_spots, hidden),
                 "faults": [blot(fault, hidden) for fault in record.faults],
             }

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 from contracts.load import ContractError, LoadedContract
-from contracts.schema import DbfTable, Read, TaskContract
+from contracts.schema import DbfTable, Evidence, Read, TaskContract
 from prompts.render import (
     Condition,
     PromptError,
@@ -52,6 +52,7 @@ from runner.record import (
     Recording,
     RunRecord,
     SnapshotRef,
+    StageSeen,
     TimelineEntry,
     TypedText,
     VerdictPart,
@@ -59,12 +60,14 @@ from runner.record import (
 )
 from runner.spellings import blot, blot_part, blot_value
 from runner.store import Campaign
+from runner.title_watch import TitleWatch
 from runner.verdict_record import verdict_part
 from validators.changes import Comparison, ContractFault
 from validators.dbf import KeyIndex, TableState
 from validators.files import TreeState
 from validators.require import unmet
 from validators.snapshot import Snapshot, compare
+from validators.stages import stages_seen
 from validators.verdict import Claim, UnscoredCause, Verdict, judge, unscored
 
 
@@ -153,6 +156,8 @@ class _Draft:
     prompt: str = ""
     template: str = ""
     supervised: Supervised | None = None
+    titles: frozenset[str] | None = None
+    """Of the windows that were seen while the agent worked; ``None``: not looked for, or not to be listed."""
     worked: Worked | None = None
     before: SnapshotRef | None = None
     after: SnapshotRef | None = None
@@ -358,7 +363,12 @@ def _let_work(
             secrets=contract.secrets,
             events=lambda: recorder.events,
         )
-        supervised = supervise(agent, task, cut=recorder.cut)
+        if any(evidence.window is not None for evidence in contract.stages.values()):
+            with TitleWatch(machine.guest) as watch:
+                supervised = supervise(agent, task, cut=recorder.cut)
+            draft.titles = watch.titles
+        else:
+            supervised = supervise(agent, task, cut=recorder.cut)
     finally:
         recorder.stop()
         draft.recording = _recording(recorder, log, campaign)
@@ -465,6 +475,7 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         recording=draft.recording,
         blind_spots=draft.blind_spots and blot_part(draft.blind_spots, hidden),
         verdict=_judgement(blot_part(verdict_part(verdict, draft.comparisons), hidden), spoken),
+        stages=_stages(draft, hidden) if report else [],
         intended=draft.plan.agent.intended,
         faults=[blot(fault, spoken) for fault in draft.faults],
     )
@@ -479,6 +490,21 @@ def _judgement(part: VerdictPart, spoken: tuple[str, ...]) -> VerdictPart:
 
 
 _PLAIN = (str, bool, int, list)
+
+
+def _stages(draft: _Draft, hidden: tuple[str, ...]) -> list[StageSeen]:
+    """How far the run came. The log of typed keys shows a dot for each character of a secret, so that is what is looked for."""
+    stages = {name: _dotted(evidence, hidden) for name, evidence in draft.plan.contract.contract.stages.items()}
+    typed = [piece.text for piece in draft.recording.typed]
+    found = stages_seen(stages, titles=draft.titles, typed=typed, comparisons=draft.comparisons)
+    return [blot_part(StageSeen(name=stage.name, seen=stage.seen, evidence=stage.evidence), hidden) for stage in found]
+
+
+def _dotted(evidence: Evidence, hidden: tuple[str, ...]) -> Evidence:
+    typed = evidence.typed
+    for secret in hidden if typed else ():
+        typed = typed and typed.replace(secret, "•" * len(secret))
+    return evidence.model_copy(update={"typed": typed})
 
 
 def _entry(happening: Happening, hidden: tuple[str, ...], campaign: Campaign) -> TimelineEntry:

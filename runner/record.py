@@ -227,6 +227,16 @@ class VerdictPart(Part):
     """Observable → how its rows were recognised."""
 
 
+class StageSeen(Part):
+    """One stage of the contract: whether what shows that the run passed it was seen."""
+
+    name: str
+    seen: bool | None
+    """``None``: it could not be looked for."""
+    evidence: str
+    """What was looked for."""
+
+
 class Worked(Part):
     """When the agent could act, by the guest's clock and in its zone; what rules about dates and times are judged by."""
 
@@ -307,6 +317,8 @@ class RunRecord(Part):
     blind_spots: BlindSpots | None = None
     """``None`` where the machine's disk was not looked at as a whole."""
     verdict: VerdictPart
+    stages: list[StageSeen] = Field(default_factory=list)
+    """How far the run came; empty where the contract names no stages, or the agent was not let in."""
     intended: Intended | None = None
     superseded: bool = False
     """A later attempt replaces it in counts."""

@@ -73,6 +73,7 @@ from contracts.schema.observables import (
 )
 from contracts.schema.paths import Glob, WindowsPath
 from contracts.schema.returns import Computed, FileValue, ReturnedRule, Returns, RowValue, Term
+from contracts.schema.stages import Evidence
 from contracts.schema.states import (
     CopyIn,
     RequireFile,
@@ -113,6 +114,7 @@ __all__ = [
     "Duration",
     "Effect",
     "Effects",
+    "Evidence",
     "FieldOf",
     "Fields",
     "FileSha256",

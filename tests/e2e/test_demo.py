@@ -76,6 +76,18 @@ def test_the_golden_run_alone_prints_one_valid_success(tmp_path: Path, checkpoin
     assert [json.loads(line)["outcome"] for line in done.stdout.splitlines()] == ["valid_success"]
 
 
+def test_how_far_each_run_came_is_told(demo: tuple[Path, list[dict[str, Any]]]) -> None:
+    records = list(Campaign(demo[0]).records())
+    assert all(record.stages for record in records)
+    done = [stage for record in records if record.verdict.outcome == "valid_success" for stage in record.stages]
+    assert len(done) >= 15
+    assert [stage for stage in done if not stage.seen] == []
+    for record in records:
+        commit = [stage.seen for stage in record.stages if stage.evidence.startswith("a change of")]
+        if record.verdict.outcome == "valid_failure":
+            assert commit in ([], [False])
+
+
 def test_equal_states_are_stored_once(demo: tuple[Path, list[dict[str, Any]]]) -> None:
     records = list(Campaign(demo[0]).records())
     catalogues = {r.before.readings["catalogue"].blobs["dbf"] for r in records if r.before is not None}

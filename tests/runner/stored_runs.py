@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.load import load_text
-from runner.record import AgentRef, ContractRef, Frame, Recording, RunRecord, TimelineEntry, Worked
+from runner.record import AgentRef, ContractRef, Frame, Recording, RunRecord, StageSeen, TimelineEntry, Worked
 from runner.rejudge import Kept
 from runner.spellings import blot, blot_part, blot_value
 from runner.store import Campaign
@@ -72,6 +72,7 @@ def store(
         "recording": Recording(
             events=campaign.keep(b'{"kind": "key"}\n'), keys=1, frames=[Frame(t=0.5, image=campaign.keep(PICTURE))]
         ),
+        "stages": [blot_part(StageSeen(name="interaction", seen=True, evidence="“1234567890” typed"), hidden)],
         "verdict": blot_part(part, hidden),
     }  # fmt: skip
     record = RunRecord(**(parts | about))

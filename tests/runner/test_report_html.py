@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from runner.record import BlindSpots, DiskFile, Intended, RunRecord, VerdictPart
+from runner.record import BlindSpots, DiskFile, Intended, RunRecord, StageSeen, VerdictPart
 from runner.report.html import ReportError, write_report
 from runner.report.words import CAUSES
 from tests.runner.test_report_samples import Blobs, campaign, many, sample
@@ -79,6 +79,7 @@ def full_records(blobs: Blobs) -> list[RunRecord]:
     )
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
     filled["machine_notes"] = ["note"]
+    filled["stages"] = [StageSeen(name="n", seen=seen, evidence="e") for seen in (True, False, None)]
     return [record.model_copy(update=filled) for record in records]
 
 
@@ -152,6 +153,24 @@ class TestTheRestOfTheDisk:
 
     def test_without_an_audit_nothing_is_said(self, tmp_path: Path) -> None:
         assert "The rest of the disk" not in self.page(tmp_path, None)
+
+
+class TestHowFarARunCame:
+    def page(self, tmp_path: Path, stages: list[StageSeen]) -> str:
+        blobs = Blobs()
+        record = campaign(blobs)[0].model_copy(update={"stages": stages})
+        folder = write(tmp_path, [record], blobs).parent
+        (page,) = [path for path in pages(folder) if record.run in str(path)]
+        return Page(page).text
+
+    def test_each_stage_is_told(self, tmp_path: Path) -> None:
+        answers = {"first_step": True, "second": False, "third": None}
+        stages = [StageSeen(name=name, seen=seen, evidence=f"E-{name}") for name, seen in answers.items()]
+        text = self.page(tmp_path, stages)
+        assert re.search("How far it came.*first step.*E-first_step.*seen.*second.*not seen.*third.*not known", text)
+
+    def test_without_stages_nothing_is_said(self, tmp_path: Path) -> None:
+        assert "How far it came" not in self.page(tmp_path, [])
 
 
 class TestContent:
