@@ -16,9 +16,11 @@ from decimal import Decimal
 from ntpath import basename, splitext
 from typing import Any
 
+from pydantic import ValidationError
+
 from contracts.globs import escape
 from contracts.parameters import literal
-from contracts.schema import Name
+from contracts.schema import FieldOf, Name
 from contracts.writing import comment, flow, scalar
 from runner.calibrate import matcher_of
 from validators.changes import Cell, CellState, Change, Comparison, ContractFault, Kind, Row, Unreadable, Verb
@@ -316,8 +318,13 @@ class _Effects:
             for column, cell in (change.after or {}).items():
                 if cell.state is CellState.VALUE and not is_empty(cell) and isinstance(value, str | int | Decimal):
                     text = str(cell.value).strip() if isinstance(cell.value, str | Decimal) else ""
-                    if text and str(value) == text and len(text) > 1:
-                        return f"{name}.{column}"
+                    if (
+                        text
+                        and str(value) == text
+                        and len(text) > 1
+                        and (found := _reference(name, column)) is not None
+                    ):
+                        return found
         return None
 
     def _effect(self, change: Change) -> _Effect:
@@ -375,7 +382,9 @@ class _Effects:
             for key in self._keys[other.observable]:
                 there = (other.after or {}).get(key)
                 if number is not None and there is not None and series_number(there) == number:
-                    return {"field": f"{effect}.{key}"}, ""
+                    found = _reference(effect, key)
+                    if found is not None:
+                        return {"field": found}, ""
         if cell.kind is Kind.DATE and self._seen.today is not None and cell.value == self._seen.today:
             return {"date": "today"}, ""
         if cell.kind in (Kind.TIME, Kind.DATETIME) and self._is_of_run(cell):
@@ -573,6 +582,14 @@ def _effect_lines(effects: Sequence[_Effect], left_out: int) -> Iterator[str]:
     if left_out:
         yield f"  # {left_out} more changes were seen: describe what is alike in one effect with `count: …`"
     yield "  # allow:   # what may happen besides, each with `because: <why>`"
+
+
+def _reference(effect: str, column: str) -> str | None:
+    """``effect.COLUMN``; ``None`` where a contract could not say it: files of anybody's making can name columns as they like."""
+    try:
+        return FieldOf(field=f"{effect}.{column}").field
+    except ValidationError:
+        return None
 
 
 def _returns(seen: Demonstration, effects: _Effects, parameters: _Parameters) -> list[str]:

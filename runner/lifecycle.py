@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -344,6 +344,7 @@ def _let_work(
     folder = scratch / "agent"
     folder.mkdir()
     timeout = contract.limits.timeout
+    watch = TitleWatch(machine.guest)
     try:
         address = recorder.start()
         task = AgentTask(
@@ -356,19 +357,16 @@ def _let_work(
             timeout=timeout,
             deadline=time.monotonic() + timeout,
             folder=folder,
-            windows=lambda: windows(machine.guest),
+            windows=lambda: watch.noted(windows(machine.guest)),
             cancelled=cancelled,
             prompt_template=draft.template,
             response_example=example_of(contract.returns.schema_ if contract.returns else None),
             secrets=contract.secrets,
             events=lambda: recorder.events,
         )
-        if any(evidence.window is not None for evidence in contract.stages.values()):
-            with TitleWatch(machine.guest) as watch:
-                supervised = supervise(agent, task, cut=recorder.cut)
-            draft.titles = watch.titles
-        else:
+        with watch if _looks_for_windows(contract) else nullcontext():
             supervised = supervise(agent, task, cut=recorder.cut)
+        draft.titles = watch.titles
     finally:
         recorder.stop()
         draft.recording = _recording(recorder, log, campaign)
@@ -377,6 +375,10 @@ def _let_work(
     if supervised.still_running:
         draft.faults.append("the agent did not stop at its deadline; it was cut off from the display")
     return supervised
+
+
+def _looks_for_windows(contract: TaskContract) -> bool:
+    return any(evidence.window is not None for evidence in contract.stages.values())
 
 
 def _recording(recorder: FlightRecorder, log: Path, campaign: Campaign) -> Recording:

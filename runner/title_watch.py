@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Iterable
 from types import TracebackType
 
 from runner.capture import read_windows
 from runner.guests.base import Guest, GuestLost, Unreadable
+from runner.guests.probe import WindowEntry
 
 MAX_TITLES = 2_000
 MAX_TITLE = 1_000
@@ -29,12 +31,19 @@ class TitleWatch:
         self._over = threading.Event()
         self._titles: set[str] = set()
         self._has_looked = False
+        self._noting = threading.Lock()
         self._thread = threading.Thread(target=self._watch, name="title watch", daemon=True)
 
     @property
     def titles(self) -> frozenset[str] | None:
         """What was seen so far; ``None``: the windows could not be listed even once."""
-        return frozenset(self._titles) if self._has_looked else None
+        with self._noting:
+            return frozenset(self._titles) if self._has_looked else None
+
+    def noted(self, windows: tuple[WindowEntry, ...]) -> tuple[WindowEntry, ...]:
+        """The windows that somebody else has just listed, after taking their titles down."""
+        self._note(window.title for window in windows)
+        return windows
 
     def __enter__(self) -> TitleWatch:
         self._thread.start()
@@ -57,7 +66,11 @@ class TitleWatch:
                 took = time.monotonic() - began
                 self._over.wait(min(max(_SHORTEST_PAUSE, _REST * took), _LONGEST_PAUSE))
 
+    def _note(self, titles: Iterable[str]) -> None:
+        with self._noting:
+            self._has_looked = True
+            new = sorted({title[:MAX_TITLE] for title in titles if title} - self._titles)
+            self._titles.update(new[: MAX_TITLES - len(self._titles)])
+
     def _look(self) -> None:
-        seen = {window.title[:MAX_TITLE] for window in read_windows(self._guest).items if window.title}
-        self._has_looked = True
-        self._titles |= set(sorted(seen)[: MAX_TITLES - len(self._titles)])
+        self._note(window.title for window in read_windows(self._guest).items)

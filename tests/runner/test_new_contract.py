@@ -195,6 +195,7 @@ NAMES = st.text(st.characters(exclude_characters="\\/"), min_size=1, max_size=12
 
 
 @example({"0": TEXT}, {"Z": TEXT}, ":", b"", "", [])
+@example({"\n": Cell(Kind.NUMBER, Decimal("0.00"))}, {"8": Cell(Kind.NUMBER, None, CellState.NULL)}, "0", b"", "", [])
 @settings(max_examples=150)
 @given(ROWS, ROWS, NAMES, st.binary(max_size=40), st.text(max_size=12), st.lists(st.text(max_size=12), max_size=3))
 def test_whatever_was_seen_the_draft_loads(

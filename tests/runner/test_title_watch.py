@@ -62,3 +62,11 @@ def test_a_watch_ends_with_its_block() -> None:
     with TitleWatch(FakeGuest([window("Patients")])):
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+def test_what_the_agent_itself_has_listed_counts() -> None:
+    watch = TitleWatch(FakeGuest())
+    assert watch.titles is None
+    there = (window("A short one"),)
+    assert watch.noted(there) == there
+    assert watch.titles == frozenset({"A short one"})
