@@ -317,14 +317,16 @@ def _cheap(guest: Guest, observe: Mapping[str, Observable], timeout: float) -> o
         | {str(PureWindowsPath(spec.dbf).parent) for spec in observe.values() if isinstance(spec, DbfTable)}
     )
     try:
-        files = guest.probe("files", *roots, timeout=timeout).files if roots else ()
+        listing = guest.probe("files", *roots, timeout=timeout) if roots else None
         screen = read_windows(guest) if any(isinstance(spec, Windows) for spec in observe.values()) else None
-        ours = [is_ours(PureWindowsPath(roots[f.root], f.path)) for f in files]
-        return [
-            (f.root, f.path, f.size, f.mtime, f.attr) for f, own in zip(files, ours, strict=True) if not own
-        ], screen
     except Unreadable:
         return None
+    files = (
+        []
+        if listing is None
+        else [(listing.roots[f.root].path, f.path, f.size, f.mtime, f.attr) for f in listing.files]
+    )
+    return [file for file in files if not is_ours(PureWindowsPath(*file[:2]))], screen
 
 
 def contents_of_changed(guest: Guest, contract: TaskContract, before: Snapshot, after: Snapshot) -> Snapshot:

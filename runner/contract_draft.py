@@ -318,12 +318,8 @@ class _Effects:
             for column, cell in (change.after or {}).items():
                 if cell.state is CellState.VALUE and not is_empty(cell) and isinstance(value, str | int | Decimal):
                     text = str(cell.value).strip() if isinstance(cell.value, str | Decimal) else ""
-                    if (
-                        text
-                        and str(value) == text
-                        and len(text) > 1
-                        and (found := _reference(name, column)) is not None
-                    ):
+                    found = _reference(name, column)
+                    if len(text) > 1 and str(value) == text and found is not None:
                         return found
         return None
 

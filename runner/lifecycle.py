@@ -426,10 +426,8 @@ def _record(draft: _Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
     loaded, contract = draft.plan.contract, draft.plan.contract.contract
     report = draft.supervised.report if draft.supervised else None
     hidden = contract.secrets
-    spoken = (
-        *hidden,
-        *(report.hidden if report else ()),
-    )  # an agent's own secrets can be ordinary words: not beyond what it says
+    # An agent's own secrets can be ordinary words: they are blotted out of what it says, and of nothing else.
+    spoken = (*hidden, *(report.hidden if report else ()))
     shown = {
         name: blot_value(value if isinstance(value, _PLAIN) else str(value), hidden)
         for name, value in contract.parameter_values.items()

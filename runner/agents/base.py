@@ -108,7 +108,7 @@ class AgentReport:
         message: Its own words.
         usage: Counts it keeps: tokens, turns, cost.
         timeline: Its account of what it did.
-        hidden: Secrets of its own, such as a provider's key, which are blotted out of everything that is kept once the run was judged.
+        hidden: Secrets of its own, such as a provider's key, which are blotted out of what is kept of its words, once the run was judged.
     """
 
     status: Status

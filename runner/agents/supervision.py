@@ -98,11 +98,9 @@ def checked(report: object, hidden: tuple[str, ...] = ()) -> AgentReport:
         except (TypeError, ValueError, RecursionError) as error:
             return _error(f"the agent returned what is no JSON: {_words(error, hidden)[:500]}")
         returned = json.loads(text)
-        own = (
-            tuple(item for item in report.hidden if isinstance(item, str) and item)
-            if isinstance(report.hidden, tuple)
-            else ()
-        )
+        # Plug-ins are not checked by anybody: whoever gives one text means that one, not its letters.
+        told = [report.hidden] if isinstance(report.hidden, str) else report.hidden
+        own = tuple(text for text in map(str, told) if text)
         hidden = (*hidden, *own)
         if len(text) > MAX_RETURNED:
             return _error(f"the agent returned {len(text)} bytes, more than {MAX_RETURNED}")

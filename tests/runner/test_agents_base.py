@@ -242,6 +242,17 @@ def test_returned_values_are_a_copy() -> None:
     assert report.returned == {"number": "000104"}
 
 
+@pytest.mark.parametrize("hidden", [("sesame",), ["sesame", ""], "sesame"])
+def test_its_own_secrets_go_from_its_words_and_are_handed_on(hidden: Any) -> None:
+    report = checked(AgentReport("success", {"a": "sesame"}, "open sesame", hidden=hidden))
+    assert (report.returned, report.message, report.hidden) == ({"a": "sesame"}, "open •••", ("sesame",))
+
+
+def test_secrets_that_cannot_be_told_spoil_the_report_and_do_not_slip_through() -> None:
+    report = checked(AgentReport("success", message="open sesame", hidden=7))  # type: ignore[arg-type]
+    assert (report.status, "sesame" in report.message) == ("error", False)
+
+
 def test_tuples_are_lists_in_json() -> None:
     assert checked(AgentReport("success", (1, 2))).returned == [1, 2]
 
