@@ -49,6 +49,7 @@ from contracts.writing import comment, flow
 from runner import capture
 from runner.machines.base import Checkpoint, MachineProvider, Tag
 from runner.machines.images import Image
+from runner.stillness import Watcher, wait_until_quiet
 from validators.changes import Cell, CellState, Change, Unreadable, Verb
 from validators.snapshot import Snapshot, UnreadableState, compare
 
@@ -147,7 +148,7 @@ def situations(
             folder=group[0][1],
             start=group[0][0].initial_state.start,
             observe=_distinct([*(spec for one, _ in group for spec in one.observe.values()), *named]),
-            settle=max(one.limits.settle for one, _ in group),
+            settle=max(one.limits.settle_within for one, _ in group),
             contracts=tuple(one.id for one, _ in group),
         )
         for group in groups.values()
@@ -246,7 +247,7 @@ def _watch(
     machine = checkpoint.clone(Tag("calibrate", f"{name}.{number}"))
     try:
         machine.start(situation.start)
-        capture.settle(machine.guest, situation.observe, within=situation.settle)
+        wait_until_quiet(Watcher(machine.guest, situation.observe), quiet=0.0, within=situation.settle)
         watch = _Watch()
         last = _first_look(lambda: capture.take(machine.guest, situation.observe))
         start = time.monotonic()

@@ -1,14 +1,23 @@
-"""Many runs: several machines at a time, reruns after faults of the house, an orderly stop."""
+"""Many runs: several machines at a time, reruns after faults of the house, an orderly stop.
+
+A machine that its agent has left only has to be quiet for some seconds: meanwhile the next run begins. So there are up to twice as many
+machines as work at a time. What lies outside of the machines, such as a database server, is shared by them all: runs that look at
+the same source come one after the other, or each would find the others' rows.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import replace
+from typing import Self
 
-from runner.lifecycle import Learnt, RunPlan, run_once
+from contracts.schema import SqlTable
+from runner.lifecycle import Learnt, run_once
 from runner.machines.base import MachineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
 
@@ -44,20 +53,31 @@ def run_all(
     """
     learnt = Learnt()
     telling = threading.Lock()
+    at_work = threading.BoundedSemaphore(parallel)
+    sources = {name: threading.Lock() for plan in plans for name in _sources(plan)}
 
     def one(plan: RunPlan) -> RunRecord | None:
+        with ExitStack() as held:
+            for name in _sources(plan):  # in the order of their names: nobody waits for somebody who waits for him
+                held.enter_context(sources[name])
+            return attempts(plan)
+
+    def attempts(plan: RunPlan) -> RunRecord | None:
         for attempt in range(1, reruns + 2):
             if cancelled.is_set():
                 return None
-            tried = replace(plan, attempt=attempt)
-            record = run_once(
-                tried,
-                campaign,
-                provider(plan.image),
-                learnt=learnt,
-                cancelled=cancelled,
-                progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
-            )
+            with _Place(at_work) as place:
+                if cancelled.is_set():
+                    return None
+                record = run_once(
+                    replace(plan, attempt=attempt),
+                    campaign,
+                    provider(plan.image),
+                    learnt=learnt,
+                    cancelled=cancelled,
+                    progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
+                    left_alone=place.leave,
+                )
             again = record.verdict.cause in RERUN_CAUSES and attempt <= reruns and not cancelled.is_set()
             if again:
                 record = record.model_copy(update={"superseded": True})
@@ -72,11 +92,35 @@ def run_all(
                 return record
         return None
 
-    with ThreadPoolExecutor(max_workers=parallel, thread_name_prefix="run") as pool:
+    with ThreadPoolExecutor(max_workers=2 * parallel, thread_name_prefix="run") as pool:
         futures: list[Future[RunRecord | None]] = [pool.submit(one, plan) for plan in plans]
-        try:
-            wait(futures)
-        except KeyboardInterrupt:
-            cancelled.set()
-            wait(futures)
+        wait(futures)
     return [record for future in futures if (record := future.result()) is not None]
+
+
+def _sources(plan: RunPlan) -> list[str]:
+    """The SQL sources that a run looks at; they are the same for all machines."""
+    observed = plan.contract.contract.observe.values()
+    return sorted({spec.sql for spec in observed if isinstance(spec, SqlTable)})
+
+
+class _Place:
+    """One of the places for machines at work: taken when entered, given back when the machine is left alone, or at the end."""
+
+    def __init__(self, places: threading.Semaphore) -> None:
+        self._places = places
+        self._held = False
+
+    def __enter__(self) -> Self:
+        self._places.acquire()
+        self._held = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the place back; safe to call again."""
+        if self._held:
+            self._held = False
+            self._places.release()

@@ -33,6 +33,7 @@ from contracts.schema import (
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.probe import FileEntry, ProbeResult
 from runner.guests.registry import read_registry
+from runner.guests.timed import Deadline, TimedGuest
 from runner.own_files import is_ours
 from runner.sql.snapshot import read_tables
 from validators.changes import Verb
@@ -60,7 +61,13 @@ STABLE_WITHIN = 5.0
 
 
 def take(
-    guest: Guest, observe: Mapping[str, Observable], *, earlier: Snapshot | None = None, seed: str = ""
+    guest: Guest,
+    observe: Mapping[str, Observable],
+    *,
+    earlier: Snapshot | None = None,
+    seed: str = "",
+    contents: bool = True,
+    deadline: Deadline | None = None,
 ) -> Snapshot:
     """Reads every observable.
 
@@ -69,6 +76,8 @@ def take(
         observe: The contract's observables.
         earlier: A snapshot of the same machine, or of the checkpoint that it was cloned from.
         seed: What the samples of large trees are picked by, such as the run's name: nobody in the guest knows it.
+        contents: Whether files of trees are read and tables twice; without them it is a look that only the next look can confirm.
+        deadline: When everything must have been read; what is left then is unreadable.
 
     Returns:
         A state for each observable; what could not be read is an :class:`UnreadableState`.
@@ -77,14 +86,26 @@ def take(
         GuestLost: The machine is gone.
     """
     states: dict[str, State] = {}
+    guest = guest if deadline is None else TimedGuest(guest, deadline)
     for name, spec in observe.items():
         if isinstance(spec, SqlTable):
             continue  # read below, all tables of a source together
         try:
-            states[name] = _read(guest, spec, (earlier or {}).get(name), seed)
+            states[name] = _read(guest, spec, (earlier or {}).get(name), seed) if contents else _look_at(guest, spec)
         except Unreadable as error:
             states[name] = UnreadableState(error.reason)
-    return states | read_tables({name: spec for name, spec in observe.items() if isinstance(spec, SqlTable)})
+    tables = {name: spec for name, spec in observe.items() if isinstance(spec, SqlTable)}
+    return states | read_tables(tables, deadline=deadline)
+
+
+def _look_at(guest: Guest, spec: DbfTable | FileTree | Windows | RegistryKey) -> State:
+    match spec:
+        case DbfTable():
+            return _read_once(guest, spec)
+        case FileTree():
+            return list_tree(guest, spec)
+        case _:
+            return _read(guest, spec, None, "")
 
 
 def _read(guest: Guest, spec: DbfTable | FileTree | Windows | RegistryKey, earlier: State | None, seed: str) -> State:
@@ -156,7 +177,7 @@ def read_tree(guest: Guest, spec: FileTree, earlier: TreeState | None, *, seed: 
     listing = guest.probe("files", "--streams", spec.files, timeout=120.0)
     if not _root_exists(listing, spec):
         return TreeState(exists=False)
-    entries = [entry for entry in listing.files if entry.path and not is_ours(PureWindowsPath(spec.files, entry.path))]
+    entries = _entries(listing, spec)
     whole = spec.verify == "full" or sum(entry.size for entry in entries) <= HASH_ALL
     known = {item.path: item for item in earlier.items} if earlier is not None and not whole else {}
     items = [_item(entry, known.get(entry.path)) for entry in entries]
@@ -175,6 +196,23 @@ def read_tree(guest: Guest, spec: FileTree, earlier: TreeState | None, *, seed: 
         for item in items
     )
     return TreeState(True, tuple(done), sample=sample)
+
+
+def list_tree(guest: Guest, spec: FileTree) -> TreeState:
+    """A tree without the contents of its files.
+
+    Raises:
+        Unreadable: The listing is not whole.
+        GuestLost: The machine is gone.
+    """
+    listing = guest.probe("files", spec.files, timeout=120.0)
+    if not _root_exists(listing, spec):
+        return TreeState(exists=False)
+    return TreeState(True, tuple(_item(entry, None) for entry in _entries(listing, spec)))
+
+
+def _entries(listing: ProbeResult, spec: FileTree) -> list[FileEntry]:
+    return [entry for entry in listing.files if entry.path and not is_ours(PureWindowsPath(spec.files, entry.path))]
 
 
 def _item(entry: FileEntry, was: FileItem | None) -> FileItem:
@@ -283,50 +321,6 @@ def read_windows(guest: Guest) -> WindowsState:
             if window.visible
         )
     )  # fmt: skip
-
-
-def settle(guest: Guest, observe: Mapping[str, Observable], *, within: float, pause: float = 0.15) -> bool:
-    """Waits until two cheap readings in a row are equal: listings without contents, and the windows.
-
-    Args:
-        guest: The way into the machine.
-        observe: The contract's observables.
-        within: Seconds; when they are over, the state is read as it is.
-        pause: Seconds between two readings.
-
-    Returns:
-        Whether the state became still.
-
-    Raises:
-        GuestLost: The machine is gone.
-    """
-    deadline = time.monotonic() + within
-    last = _cheap(guest, observe, within)
-    while time.monotonic() < deadline:
-        time.sleep(pause)
-        now = _cheap(guest, observe, max(1.0, deadline - time.monotonic()))
-        if now is not None and now == last:
-            return True
-        last = now
-    return False
-
-
-def _cheap(guest: Guest, observe: Mapping[str, Observable], timeout: float) -> object:
-    roots = sorted(
-        {spec.files for spec in observe.values() if isinstance(spec, FileTree)}
-        | {str(PureWindowsPath(spec.dbf).parent) for spec in observe.values() if isinstance(spec, DbfTable)}
-    )
-    try:
-        listing = guest.probe("files", *roots, timeout=timeout) if roots else None
-        screen = read_windows(guest) if any(isinstance(spec, Windows) for spec in observe.values()) else None
-    except Unreadable:
-        return None
-    files = (
-        []
-        if listing is None
-        else [(listing.roots[f.root].path, f.path, f.size, f.mtime, f.attr) for f in listing.files]
-    )
-    return [file for file in files if not is_ours(PureWindowsPath(*file[:2]))], screen
 
 
 def contents_of_changed(guest: Guest, contract: TaskContract, before: Snapshot, after: Snapshot) -> Snapshot:

@@ -12,6 +12,7 @@ from contracts.lint_rules.base import Known, KnownTable
 from contracts.schema import DbfTable, Observable, SqlTable, TaskContract
 from runner import capture
 from runner.machines.base import Checkpoint, Tag
+from runner.stillness import Watcher, wait_until_quiet
 from validators.changes import ContractFault, Unreadable
 from validators.dbf import TableState, load_table
 from validators.dbf.decode import kind_of
@@ -45,7 +46,7 @@ def snapshot_of(contract: TaskContract, checkpoint: Checkpoint) -> Snapshot:
     machine = checkpoint.clone(Tag(CAMPAIGN, f"{contract.id}-{secrets.token_hex(3)}"))
     try:
         machine.start(contract.initial_state.start)
-        capture.settle(machine.guest, contract.observe, within=contract.limits.settle)
+        wait_until_quiet(Watcher(machine.guest, contract.observe), quiet=0.0, within=contract.limits.settle_within)
         return capture.take(machine.guest, contract.observe)
     finally:
         machine.discard()

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from contracts.load import load_text
-from contracts.schema import DbfTable, FileTree, Observable, StartProgram, TaskContract, Windows
+from contracts.schema import DbfTable, FileTree, Limits, Observable, StartProgram, TaskContract, Windows
 from contracts.writing import comment
 from runner import capture
 from runner.agents.base import AgentTask, PlannedAgent, plan
@@ -45,12 +45,14 @@ from runner.guests.base import Guest
 from runner.guests.windows import windows
 from runner.machines.base import Machine, MachineProvider, Tag
 from runner.machines.images import Image, find_image
+from runner.stillness import Watcher, wait_until_quiet
 from validators.changes import Unreadable
 from validators.snapshot import UnreadableState, compare
 
 MOST_TABLES = 60
 """Tables that are looked at; a program with more names those that matter by ``--table``."""
-_SETTLE = 10.0
+_LIMITS = Limits()
+"""A draft is drawn from a state that is as final as that of a run with the usual limits."""
 _DEMONSTRATION = 900.0
 """Seconds that a script may take."""
 
@@ -165,7 +167,8 @@ def _demonstrated(
     machine: Machine, wanted: Look, tables: Sequence[FoundTable], perform: Perform, given: Mapping[str, str]
 ) -> Demonstration:
     observe = _observables(wanted, tables)
-    capture.settle(machine.guest, observe, within=_SETTLE)
+    watcher = Watcher(machine.guest, observe)
+    wait_until_quiet(watcher, quiet=0.0, within=_LIMITS.settle_within)
     before = capture.take(machine.guest, observe)
     with tempfile.TemporaryDirectory(prefix="legacyproof-new-") as scratch:
         recorder = FlightRecorder(
@@ -177,7 +180,7 @@ def _demonstrated(
             recorder.stop()
         typed = typed_parts(text for _, _, text in typed_text(recorder.events))
     machine.ensure_alive()
-    capture.settle(machine.guest, observe, within=_SETTLE)
+    wait_until_quiet(watcher, quiet=_LIMITS.quiet, within=_LIMITS.settle_within)
     after = capture.take(machine.guest, observe, earlier=before)
     for name, state in [*before.items(), *after.items()]:
         if isinstance(state, UnreadableState):

@@ -288,6 +288,26 @@ class Intended(Part):
     kind: str | None = None
 
 
+class Stillness(Part):
+    """How the machine came to rest after the agent was cut off; times in seconds."""
+
+    asked: float
+    """How long nothing was to change (``limits.quiet``)."""
+    reached: bool
+    """Whether nothing did; otherwise the state was taken as it was at the end of ``limits.settle``."""
+    waited: float
+    """From the beginning of the waiting, right after the cut, to its end."""
+    last_change: float | None = None
+    """From the beginning of the waiting to the look that saw the last change; ``None``: none was seen."""
+    since_input: float | None = None
+    """From the last input to the beginning of the waiting; ``None``: there was no input."""
+
+    @property
+    def delay(self) -> float | None:
+        """The longest time that the last change can have come after the last input; ``None``: there was no input."""
+        return None if self.since_input is None else self.since_input + (self.last_change or 0.0)
+
+
 class RunRecord(Part):
     """Everything about one run."""
 
@@ -308,6 +328,8 @@ class RunRecord(Part):
     ended: datetime
     worked: Worked | None = None
     """``None`` where the agent was not let in, and in records of versions that did not keep it."""
+    stillness: Stillness | None = None
+    """``None`` where it did not come to that, and in records of versions that did not keep it."""
     timings: dict[str, float] = Field(default_factory=dict)
     """Seconds per phase: prepare, clone, boot, start, before, agent, settle, after, audit, discard, verdict; ``agent_work`` is the
     part of ``agent`` in which the agent itself worked."""

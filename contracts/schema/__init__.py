@@ -30,7 +30,7 @@ from contracts.schema.content import (
     XmlValue,
     parts,
 )
-from contracts.schema.contract import SHORTEST_SECRET, TAKEN_OUT, GoalOnFailure, Parameter, Read, TaskContract
+from contracts.schema.contract import SHORTEST_SECRET, TAKEN_OUT, GoalOnFailure, Limits, Parameter, Read, TaskContract
 from contracts.schema.effects import Effect, Effects
 from contracts.schema.matchers import (
     MATCHER_KEYS,
@@ -135,6 +135,7 @@ __all__ = [
     "Is",
     "JsonAt",
     "JsonValue",
+    "Limits",
     "Matcher",
     "Model",
     "Name",

@@ -92,8 +92,17 @@ class Limits(Model):
 
     timeout: Duration = 900.0
     """How long the agent may work, in seconds."""
-    settle: Duration = 10.0
-    """How long the state is given to become still after the agent."""
+    quiet: Duration = 3.0
+    """How long nothing that the contract accounts for may have changed until the state counts as final (CONTRACT.md section 7)."""
+    settle: Duration = 15.0
+    """How long after the agent was cut off the state is waited for to become quiet; never shorter than :attr:`quiet`."""
+    snapshot: Duration = 120.0
+    """How long reading one whole snapshot may take, every repetition included."""
+
+    @property
+    def settle_within(self) -> float:
+        """Seconds after which the state is read, quiet or not."""
+        return max(self.settle, self.quiet)
 
 
 def _integer(value: Any) -> Any:

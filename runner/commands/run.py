@@ -24,9 +24,9 @@ from runner.agents.base import PlannedAgent, plan
 from runner.campaign import run_all
 from runner.commands.loading import lint_before, load, parameters_given
 from runner.commands.terminal import Refused, err, out
-from runner.lifecycle import RunPlan
 from runner.machines.base import MachineProvider, provider
 from runner.machines.images import find_image
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.report.html import write_report
 from runner.report.tables import outcome_table

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contracts.schema import SqlTable
+from runner.guests.timed import Deadline
 from runner.sql.child import MARK
 from runner.sql.sources import PREFIX, Source, SourceError, find_source
+from validators.changes import Unreadable
 from validators.snapshot import UnreadableState
 from validators.sql.form import Form
 from validators.sql.table import Buffer, Column, Key, SqlState
@@ -31,7 +33,11 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def read_tables(
-    observe: Mapping[str, SqlTable], *, within: float = READ_SECONDS, fast: Literal["auto", "always", "never"] = "auto"
+    observe: Mapping[str, SqlTable],
+    *,
+    within: float = READ_SECONDS,
+    fast: Literal["auto", "always", "never"] = "auto",
+    deadline: Deadline | None = None,
 ) -> dict[str, SqlState | UnreadableState]:
     """The state of every table; those of one source are seen as of one moment.
 
@@ -39,6 +45,7 @@ def read_tables(
         observe: The observables by name.
         within: Seconds for each source.
         fast: Whether proven faster ways are used: for large tables, always, or never.
+        deadline: When all of them must have been read.
     """
     by_source: dict[str, list[str]] = {}
     for name, spec in observe.items():
@@ -47,10 +54,11 @@ def read_tables(
     for source_name, names in by_source.items():
         try:
             source = find_source(source_name)
-        except SourceError as error:
+            seconds = within if deadline is None else deadline.left(within)
+        except (SourceError, Unreadable) as error:
             states |= {name: UnreadableState(str(error)) for name in names}
             continue
-        found = read_source(source, [observe[name].table for name in names], within=within, fast=fast)
+        found = read_source(source, [observe[name].table for name in names], within=seconds, fast=fast)
         states |= dict(zip(names, found, strict=True))
     return states
 

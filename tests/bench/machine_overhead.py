@@ -10,8 +10,8 @@ from pathlib import Path
 from contracts.load import load_contract
 from runner.agents.base import plan
 from runner.campaign import run_all
-from runner.lifecycle import RunPlan
 from runner.machines.wine import WineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
 

@@ -16,8 +16,9 @@ import pytest
 from contracts.load import load_contract
 from runner.agents.base import AgentReport, AgentTask, PlannedAgent
 from runner.agents.computer_use import ComputerUseAgent
-from runner.lifecycle import Learnt, RunPlan, run_once
+from runner.lifecycle import Learnt, run_once
 from runner.machines.wine import WineCheckpoint, WineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
 from tests.peers.model_servers.base import KEY, Expected, ModelServer

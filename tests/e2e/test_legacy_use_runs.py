@@ -22,8 +22,9 @@ from runner.agents.legacyuse.agent import LegacyUseAgent
 from runner.agents.legacyuse.configuration import load
 from runner.display.errors import DisplayError
 from runner.display.rfb import RfbClient
-from runner.lifecycle import Learnt, RunPlan, run_once
+from runner.lifecycle import Learnt, run_once
 from runner.machines.wine import WineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.spellings import BLOT
 from runner.store import Campaign

@@ -26,8 +26,9 @@ from contracts.load import LoadedContract, load_contract
 from runner.agents.base import AgentInfrastructureError, AgentReport, AgentTask, Happening, PlannedAgent, plan
 from runner.bundle import export
 from runner.display.rfb import RfbClient
-from runner.lifecycle import Learnt, RunPlan, run_once
+from runner.lifecycle import Learnt, run_once
 from runner.machines.wine import WineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.rejudge import runs_at
 from runner.report.html import write_report

@@ -12,9 +12,10 @@ import pytest
 from contracts.load import load_contract
 from contracts.schema import Read
 from runner.agents.base import AgentReport, AgentTask, PlannedAgent, plan
-from runner.lifecycle import Learnt, RunPlan, run_once
+from runner.lifecycle import Learnt, run_once
 from runner.machines.base import Tag
 from runner.machines.libvirt import LibvirtCheckpoint, LibvirtMachine, LibvirtProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
 from tests.command_line import ROOT

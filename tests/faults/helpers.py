@@ -10,9 +10,10 @@ from typing import Any
 
 from contracts.load import load_contract, load_text
 from runner.agents.base import AgentReport, AgentTask, PlannedAgent
-from runner.lifecycle import Learnt, RunPlan, run_once
+from runner.lifecycle import Learnt, run_once
 from runner.machines.base import MachineProvider
 from runner.machines.wine import WineProvider
+from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
 

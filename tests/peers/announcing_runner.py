@@ -14,8 +14,8 @@ from pathlib import Path
 from contracts.load import load_contract
 from runner.agents.base import plan
 from runner.campaign import run_all
-from runner.lifecycle import RunPlan
 from runner.machines.base import provider
+from runner.plan import RunPlan
 from runner.store import Campaign
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -267,7 +266,7 @@ def test_a_lost_machine_is_lost(guest: FakeGuest) -> None:
         with pytest.raises(GuestLost):
             capture.take(guest, {"x": spec})
     with pytest.raises(GuestLost):
-        capture.settle(guest, OBSERVE, within=0.1)
+        capture.take(guest, OBSERVE, contents=False)
 
 
 def test_a_file_that_cannot_be_read_does_not_make_the_tree_unreadable(guest: FakeGuest) -> None:
@@ -504,69 +503,6 @@ def test_a_listing_without_any_window_is_unreadable() -> None:
     assert "no window at all" in reason(capture.take(FakeGuest(blind=True), SCREEN)["screen"])
 
 
-# --- settling ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_still_machine_settles_at_once(guest: FakeGuest) -> None:
-    assert capture.settle(guest, WITH_WINDOWS, within=30, pause=0.001)
-    assert [probe[0] for probe in guest.probes] == ["files", "windows"] * 2
-    assert not guest.reads, "settling reads no contents"
-
-
-def settled_after(guest: FakeGuest, change: Callable[[int], None], times: int) -> bool:
-    """Whether the machine settles if it changes before each of its first answers."""
-    answers = 0
-
-    def on_probe(command: str) -> None:
-        nonlocal answers
-        if command == "files":
-            answers += 1
-            if answers <= times:
-                change(answers)
-
-    guest.on_probe = on_probe
-    return capture.settle(guest, WITH_WINDOWS, within=30, pause=0.001)
-
-
-def test_settling_waits_until_files_and_windows_are_still(guest: FakeGuest) -> None:
-    def change(number: int) -> None:
-        guest.put(r"C:\D\APP.LOG", b"x" * number)
-        guest.windows = [window(f"Saving {number}")]
-
-    assert settled_after(guest, change, 4)
-    assert len(guest.probes) == 2 * 5
-
-
-def test_a_torn_answer_is_no_stillness(guest: FakeGuest) -> None:
-    guest.torn = 3
-    assert capture.settle(guest, OBSERVE, within=30, pause=0.001)
-
-
-def test_settling_is_bounded(guest: FakeGuest) -> None:
-    guest.on_probe = lambda _command: guest.put(r"C:\D\APP.LOG", b"more")
-    begun = time.monotonic()
-    assert capture.settle(guest, OBSERVE, within=0.2, pause=0.001) is False
-    assert time.monotonic() - begun < 30
-
-
-def test_settling_asks_a_slow_guest_for_no_longer_than_it_may_take(guest: FakeGuest) -> None:
-    asked: list[float] = []
-    answer = guest.probe
-
-    def probe(*argv: str, timeout: float = 30.0) -> Any:
-        asked.append(timeout)
-        return answer(*argv, timeout=timeout)
-
-    guest.probe = probe  # type: ignore[method-assign]
-    capture.settle(guest, OBSERVE, within=0.5, pause=0.001)
-    assert max(asked) < 10, "a bounded wait does not hang on one answer"
-
-
-def test_settling_without_observed_windows_needs_none(guest: FakeGuest) -> None:
-    guest.header = replace(HEADER, session=0)
-    assert capture.settle(guest, {"table": TABLE}, within=0.3, pause=0.001)
-
-
 # --- contents of what changed -----------------------------------------------------------------------------------------
 
 
@@ -687,7 +623,7 @@ def test_two_snapshots_of_a_still_machine_are_equal(guest: FakeGuest) -> None:
 def test_reading_writes_nothing(guest: FakeGuest) -> None:
     was = {path: replace(guest.node(path)) for path in (r"C:\D\T.DBF", r"C:\D\APP.LOG")}
     capture.take(guest, OBSERVE)
-    capture.settle(guest, OBSERVE, within=1, pause=0.001)
+    capture.take(guest, OBSERVE, contents=False)
     assert {path: guest.node(path) for path in was} == was
 
 

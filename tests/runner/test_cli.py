@@ -23,8 +23,8 @@ from runner.agents.base import PlannedAgent
 from runner.agents.noop import NoopAgent
 from runner.campaign import run_all
 from runner.commands import run
-from runner.lifecycle import RunPlan
 from runner.machines.base import MachineError
+from runner.plan import RunPlan
 from runner.record import AgentRef, ContractRef, RunRecord, VerdictPart
 from runner.store import Campaign
 from tests.command_line import Call
