@@ -124,7 +124,7 @@ def snapshot(
 def table(state: object) -> bytes:
     assert isinstance(state, TableState), state
     assert state.dbf is not None
-    return state.dbf
+    return bytes(state.dbf)
 
 
 # --- quiet ------------------------------------------------------------------------------------------------------------
