@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts.globs import escape
-from contracts.lint_rules import effects, image, loading, purpose, text
+from contracts.lint_rules import effects, image, loading, purpose, settling, text
 from contracts.lint_rules.base import Known, KnownTable, Rule, Severity, View
 from contracts.lint_rules.examples import BASE, EXAMPLES
 from contracts.load import ContractError, LoadedContract
@@ -21,7 +21,7 @@ from contracts.problems import Problem
 
 __all__ = ["RULES", "Finding", "Known", "KnownTable", "Rule", "Severity", "lint", "not_loaded", "reference"]
 
-RULES: tuple[Rule, ...] = (*effects.RULES, *purpose.RULES, *text.RULES, *image.RULES, *loading.RULES)
+RULES: tuple[Rule, ...] = (*effects.RULES, *purpose.RULES, *text.RULES, *settling.RULES, *image.RULES, *loading.RULES)
 """Every rule, in the order of the reference."""
 _BY_ID = {rule.id: rule for rule in RULES}
 _HIDDEN = "(secret)"
@@ -70,14 +70,17 @@ class Finding:
         }  # fmt: skip
 
 
-def lint(loaded: LoadedContract, known: Known | None = None) -> tuple[Finding, ...]:
+def lint(
+    loaded: LoadedContract, known: Known | None = None, *, measured_quiet: float | None = None
+) -> tuple[Finding, ...]:
     """Finds what is wrong with a contract that can be loaded, in the order of the file.
 
     Args:
         loaded: The contract.
         known: What its image looks like when a run begins; without it the rules that need it are silent.
+        measured_quiet: The quiet time, in seconds, that measured delays of the contract's runs ask for, if any.
     """
-    view = View(loaded, known)
+    view = View(loaded, known, measured_quiet)
     hide = _hider(loaded)
     found = [Finding(loading.ODD_VALUE, problem) for problem in loaded.warnings]
     for rule in RULES:

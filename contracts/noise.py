@@ -123,6 +123,18 @@ class Watched(Model):
     root: Text | None = None
 
 
+class Delay(Model):
+    """How late the last change of a contract's good runs came, in seconds."""
+
+    contract: Text
+    runs: Annotated[int, Field(strict=True, ge=1)]
+    """How many were watched."""
+    longest: Number
+    """From the last input to the last change."""
+    quiet: Number
+    """The quiet time that follows from it (``limits.quiet``)."""
+
+
 class NoiseList(Model):
     """A whole list."""
 
@@ -143,6 +155,8 @@ class NoiseList(Model):
     entries: list[NoiseEntry] = Field(max_length=_MAX_ENTRIES)
     left_out: Annotated[int, Field(strict=True, ge=0)] = 0
     """Entries beyond the most that a list holds; nothing excuses them."""
+    delays: list[Delay] = Field(default_factory=list, max_length=_MAX_ENTRIES)
+    """What good runs have shown, where some were made."""
 
 
 class NoiseError(Exception):
@@ -298,6 +312,7 @@ def list_text(noise: NoiseList) -> str:
         *(f"{name}: {flow(value)}" for name, value in head.items()),
         *_items("watched", [item.model_dump(exclude_none=True) for item in noise.watched]),
         *_items("runs", [run.model_dump(exclude_defaults=True) for run in noise.runs]),
+        *(_items("delays", [delay.model_dump() for delay in noise.delays]) if noise.delays else ()),
         "# verb, in how many runs, how many looks saw it, and seconds after the start when the first did",
     ]
     lines += ["entries:"] if noise.entries else ["entries: []"]

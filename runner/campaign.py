@@ -56,17 +56,12 @@ def run_all(
     at_work = threading.BoundedSemaphore(parallel)
     sources = {name: threading.Lock() for plan in plans for name in _sources(plan)}
 
-    def one(plan: RunPlan) -> RunRecord | None:
-        with ExitStack() as held:
-            for name in _sources(plan):  # in the order of their names: nobody waits for somebody who waits for him
-                held.enter_context(sources[name])
-            return attempts(plan)
-
-    def attempts(plan: RunPlan) -> RunRecord | None:
+    def one(plan: RunPlan, first: _Place) -> RunRecord | None:
         for attempt in range(1, reruns + 2):
-            if cancelled.is_set():
-                return None
-            with _Place(at_work) as place:
+            # The place comes first and the sources second, for every run: nobody waits for somebody who waits for him.
+            with first if attempt == 1 else _Place(at_work) as place, ExitStack() as held:
+                for name in _sources(plan):
+                    held.enter_context(sources[name])
                 if cancelled.is_set():
                     return None
                 record = run_once(
@@ -92,8 +87,14 @@ def run_all(
                 return record
         return None
 
+    futures: list[Future[RunRecord | None]] = []
     with ThreadPoolExecutor(max_workers=2 * parallel, thread_name_prefix="run") as pool:
-        futures: list[Future[RunRecord | None]] = [pool.submit(one, plan) for plan in plans]
+        for plan in plans:
+            place = _Place(at_work)  # waited for here, so that runs begin in the order of the plans
+            if cancelled.is_set():
+                place.leave()
+                break
+            futures.append(pool.submit(one, plan, place))
         wait(futures)
     return [record for future in futures if (record := future.result()) is not None]
 
@@ -105,15 +106,14 @@ def _sources(plan: RunPlan) -> list[str]:
 
 
 class _Place:
-    """One of the places for machines at work: taken when entered, given back when the machine is left alone, or at the end."""
+    """One of the places for machines at work: waited for when made, given back when the machine is left alone, or at the end."""
 
     def __init__(self, places: threading.Semaphore) -> None:
         self._places = places
-        self._held = False
-
-    def __enter__(self) -> Self:
         self._places.acquire()
         self._held = True
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

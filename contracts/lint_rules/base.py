@@ -105,12 +105,14 @@ class View:
         loaded: The contract with its places.
         contract: The contract.
         known: What is known of the image, if anything.
+        measured_quiet: The quiet time, in seconds, that measured delays ask for; ``None``: nobody has measured.
     """
 
-    def __init__(self, loaded: LoadedContract, known: Known | None) -> None:
+    def __init__(self, loaded: LoadedContract, known: Known | None, measured_quiet: float | None = None) -> None:
         self.loaded = loaded
         self.contract = loaded.contract
         self.known = known
+        self.measured_quiet = measured_quiet
 
     @cached_property
     def effects(self) -> tuple[Placed, ...]:

@@ -50,12 +50,14 @@ class Example:
         fixed: The other.
         known: What the image looks like for the first; ``None``: nobody looked.
         where: What the reader must know of it, in words.
+        measured_quiet: The quiet time that was measured for both; ``None``: nobody measured.
     """
 
     trips: str
     fixed: str
     known: Known | None = None
     where: str = ""
+    measured_quiet: float | None = None
 
 
 def composed(piece: str) -> str:
@@ -392,6 +394,12 @@ observe:
   customers: {dbf: 'C:\\SHOP\\CUSTOMER.DBF', key: [NR]}
 """,
         Known(unreadable={"customers": "no DBF file: its first byte is 0x4D"}), _ON_THE_DISK,
+    ),
+    "quiet-too-short": Example(
+        "limits: {quiet: 500ms}\n",
+        "limits: {quiet: 4s}\n",
+        where="Good runs were measured, and 2.5 s of quiet follow from them.",
+        measured_quiet=2.5,
     ),
     "cannot-load": Example(
         "parameters: {number: 0007, name: Huber}\n",

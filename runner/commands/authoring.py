@@ -14,6 +14,7 @@ from contracts.load import load_contract
 from contracts.noise import ID as NOISE_ID
 from contracts.writing import flow
 from runner import mutate as mutating
+from runner.agents.base import plan
 from runner.calibrate import (
     CalibrationError,
     Measuring,
@@ -26,6 +27,7 @@ from runner.calibrate import (
 )
 from runner.commands.loading import load, parameters_given
 from runner.commands.terminal import Refused, err, out, told
+from runner.delays import LONGEST_WATCHED, measure_delays
 from runner.display.errors import DisplayError
 from runner.guests.base import GuestLost
 from runner.machines.base import MachineError, SetupError, provider
@@ -118,6 +120,12 @@ def calibrate(
         list[str] | None, typer.Option(help="A folder to watch; without contracts the programs' unless given.")
     ] = None,
     registry: Annotated[list[str] | None, typer.Option(help="A registry key to watch.")] = None,
+    good: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An agent that does the contracts' tasks right: how late its last change comes is measured too."
+        ),
+    ] = None,
     write: Annotated[
         Path | None, typer.Option(help="The list's file; noise/<image>-<date>.yaml beside the manifest unless given.")
     ] = None,
@@ -135,12 +143,20 @@ def calibrate(
             [(item.contract, item.path.parent if item.path else Path.cwd()) for item in loaded],
             found, watch=watch or (), registry=registry or (),
         )  # fmt: skip
+        makes = provider(found.manifest.provider)
+        agents = [agent for spec in good or () for agent in plan(spec)]
+        if agents and not any(agent.contract in (None, item.contract.id) for agent in agents for item in loaded):
+            raise Refused("--good: name the contracts whose tasks the agent does")
+        delays = measure_delays(
+            loaded, agents, makes, watched=min(seconds, LONGEST_WATCHED), repetitions=repetitions, on_image=image,
+            progress=lambda phase: err.print(phase, soft_wrap=True),
+        )  # fmt: skip
         noise = measure(
-            found, provider(found.manifest.provider), wanted, Measuring(seconds, every, repetitions),
+            found, makes, wanted, Measuring(seconds, every, repetitions),
             name=target.stem, contracts=[item.contract for item in loaded],
             progress=lambda phase: err.print(phase, soft_wrap=True),
         )  # fmt: skip
-        write_list(noise, target)
+        write_list(noise.model_copy(update={"delays": delays}), target)
     except ValidationError as error:
         raise Refused("; ".join(problem["msg"] for problem in error.errors())) from None
     except (CalibrationError, ContractFault, SetupError, OSError) as error:
@@ -148,6 +164,12 @@ def calibrate(
     except GuestLost as error:
         raise MachineError(f"the machine is gone: {error}") from None
     out.print(noise_table(noise))
+    for delay in delays:
+        out.print(
+            f"{delay.contract}: the last change of {delay.runs} good run{'s' * (delay.runs != 1)} came {delay.longest} s after the last "
+            f"input at the latest; `quiet: {delay.quiet}s` is enough",
+            soft_wrap=True,
+        )  # fmt: skip
     for item in loaded:
         for where, rules in rules_for(item.contract, noise).items():
             out.print(f"{item.contract.id}, {where}:")

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from contracts.json_schema import json_schema
-from contracts.lint import Finding, Known, lint, not_loaded, reference
+from contracts.lint import Finding, Known, not_loaded, reference
 from contracts.load import ContractError, LoadedContract, load_contract
-from runner.commands.loading import contract_files, parameters_given, tell_noise
+from runner.commands.loading import contract_files, linted, parameters_given, tell_noise
 from runner.commands.terminal import Refused, err
 from runner.guests.base import GuestLost
 from runner.inspect_image import known_of
@@ -48,7 +48,7 @@ def lint_command(
         try:
             loaded = load_contract(file, parameters=overrides)
             tell_noise(loaded)
-            found = lint(loaded, _known(loaded) if image else None)
+            found = linted(loaded, _known(loaded) if image else None)
         except ContractError as error:
             broken = True
             found = not_loaded(error)

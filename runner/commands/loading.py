@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from contracts.lint import lint
+from contracts.lint import Finding, Known, lint
 from contracts.load import ContractError, LoadedContract, load_contract
 from runner.calibrate import (
     check_noise,
@@ -14,6 +14,7 @@ from runner.calibrate import (
     noise_folders,
 )
 from runner.commands.terminal import Refused, err
+from runner.delays import proposed_quiet
 from runner.machines.images import ImageError, find_image
 
 
@@ -77,6 +78,15 @@ def tell_noise(item: LoadedContract) -> None:
             err.print(f"warning: {item.path}: {problem}", soft_wrap=True)
 
 
+def linted(item: LoadedContract, known: Known | None = None) -> tuple[Finding, ...]:
+    """What lint finds, with what was measured for the contract."""
+    quiet = None
+    with contextlib.suppress(ImageError, ContractError):
+        folders = noise_folders(find_image(item.contract.image), item.path.parent if item.path else Path.cwd())
+        quiet = proposed_quiet(item.contract.id, item.contract.image, folders=folders)
+    return lint(item, known, measured_quiet=quiet)
+
+
 def parameters_given(given: Sequence[str]) -> dict[str, str]:
     """What ``--param name=value`` says.
 
@@ -99,7 +109,7 @@ def by_id(paths: Sequence[Path]) -> dict[str, Path]:
 
 def lint_before(loaded: Sequence[LoadedContract], *, go_on: bool) -> None:
     """Lint as a step before runs: warnings are told, errors refuse them."""
-    told = [finding for item in loaded for finding in lint(item) if finding.problem not in item.warnings]
+    told = [finding for item in loaded for finding in linted(item) if finding.problem not in item.warnings]
     errors = [str(finding) for finding in told if finding.severity == "error"]
     for finding in told:
         if finding.severity == "warning" or go_on:

@@ -57,7 +57,7 @@ def test_each_rule_has_an_example_and_no_id_is_used_twice() -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.check or rule is ODD_VALUE], ids=lambda rule: rule.id)
 def test_its_example_trips_a_rule_and_no_other(rule: Rule) -> None:
     example = EXAMPLES[rule.id]
-    (told,) = lint(load_text(composed(example.trips), name="c"), example.known)
+    (told,) = lint(load_text(composed(example.trips), name="c"), example.known, measured_quiet=example.measured_quiet)
     assert (told.rule, told.severity) == (rule, rule.severity)
     assert told.message
     assert told.fix

@@ -34,6 +34,7 @@ from runner.calibrate import (
     write_list,
 )
 from runner.machines.images import Image
+from runner.stillness import Stillness
 from validators.files import FileItem, TreeState
 from validators.snapshot import Snapshot, UnreadableState
 
@@ -420,7 +421,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, image: Image) -> Any:
     def run(*looks: Snapshot, repetitions: int = 1) -> NoiseList:
         answers: Iterator[Snapshot] = iter(looks * repetitions)
         monkeypatch.setattr("runner.capture.take", lambda *a, **k: next(answers))
-        monkeypatch.setattr("runner.capture.settle", lambda *a, **k: True)
+        monkeypatch.setattr("runner.calibrate.wait_until_quiet", lambda *a, **k: Stillness(True, None, 0.0))
         monkeypatch.setattr("runner.calibrate._READABLE_WITHIN", 0.0)
         provider = FakeProvider()
         seconds = 0.01 * (len(looks) - 1)

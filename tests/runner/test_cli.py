@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -502,10 +503,15 @@ class Plans:
         self.most = self.now = self.made = 0
         self.outcome: Callable[[RunPlan], VerdictPart] = lambda _plan: VS
         self.during: Callable[[RunPlan], None] = lambda _plan: None
+        self.example = EXAMPLE
         self._lock = threading.Lock()
+        self._thread = threading.local()
         monkeypatch.setattr(campaigns, "run_once", self._run_once)
 
-    def _run_once(self, plan: RunPlan, campaign: Campaign, _provider: object, **_named: object) -> RunRecord:
+    def _run_once(
+        self, plan: RunPlan, campaign: Campaign, _provider: object, *, left_alone: Callable[[], None], **_named: object
+    ) -> RunRecord:
+        self._thread.left_alone = left_alone
         with self._lock:
             self.now += 1
             self.made += 1
@@ -518,8 +524,17 @@ class Plans:
             self.now -= 1
         return one
 
+    def left_alone(self) -> None:
+        """What a run says when its agent has been cut off; to be called by :attr:`during`."""
+        self._thread.left_alone()
+
+    def rest(self, _plan: RunPlan) -> None:
+        """A run whose machine is left alone at once and then waited for."""
+        self.left_alone()
+        time.sleep(0.02)
+
     def make(self, count: int, *, parallel: int = 1, reruns: int = 0) -> list[RunRecord]:
-        loaded = load_text(EXAMPLE, name="c")
+        loaded = load_text(self.example, name="c")
         agent = PlannedAgent("noop", NoopAgent("failed"))
         return run_all(
             [RunPlan(loaded, agent, "expert", trial) for trial in range(1, count + 1)], self.campaign,
@@ -544,9 +559,45 @@ def test_records_come_in_the_order_of_the_plans(plans: Plans) -> None:
     assert plans.most == 4
 
 
-def test_no_more_machines_at_a_time_than_asked_for(plans: Plans) -> None:
+def test_no_more_machines_work_at_a_time_than_asked_for(plans: Plans) -> None:
     plans.make(12, parallel=3)
     assert plans.most <= 3
+
+
+def test_the_next_run_begins_while_a_machine_is_only_waited_for(plans: Plans) -> None:
+    """The first run does not end before the second has begun, although only one machine may work."""
+    second = threading.Event()
+
+    def during(plan: RunPlan) -> None:
+        if plan.trial == 1:
+            plans.left_alone()
+            assert second.wait(60)
+        else:
+            second.set()
+
+    plans.during = during
+    assert [one.trial for one in plans.make(2, parallel=1)] == [1, 2]
+
+
+def test_machines_that_are_waited_for_are_bounded_too(plans: Plans) -> None:
+    plans.during = plans.rest
+    plans.make(20, parallel=2)
+    assert plans.most <= 4
+
+
+def test_runs_that_look_at_the_same_source_come_one_after_the_other(plans: Plans) -> None:
+    """A database server outside of the machines is the same for all: each would find the others' rows."""
+    plans.during = plans.rest
+    plans.example = EXAMPLE.replace("screen:", "invoices: {sql: practice, table: invoices}\n  screen:", 1)
+    assert "sql: practice" in plans.example
+    plans.make(6, parallel=3)
+    assert plans.most == 1
+
+
+def test_reruns_of_runs_on_one_source_do_not_wait_for_each_other_for_ever(plans: Plans) -> None:
+    plans.example = EXAMPLE.replace("screen:", "invoices: {sql: practice, table: invoices}\n  screen:", 1)
+    plans.outcome = lambda plan: VS if plan.attempt == 3 else UNSCORED
+    assert len(plans.make(6, parallel=2, reruns=2)) == 6
 
 
 @pytest.mark.parametrize("cause", ["machine", "agent_infrastructure"])
