@@ -130,6 +130,7 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
         "timeline_more": max(0, len(timeline) - LIMIT),
         "phases": _phases(record.timings),
         "warnings": _warnings(record),
+        "restless": _restless(record),
         "usage": [(name, f"{number:,.10g}") for name, number in list(record.agent.usage.items())[:_MAX_FACTS]],
         "freshness": None if record.freshness is None else _facts(record.freshness),
         "snapshots": _snapshots(record),
@@ -240,10 +241,23 @@ def _share(value: float, longest: float) -> float:
 
 def _warnings(record: RunRecord) -> list[str]:
     warnings = list(record.verdict.warnings)
-    for name, snapshot in (("before", record.before), ("after", record.after)):
-        if snapshot is not None and not snapshot.settled:
-            warnings.append(f"The state was still changing when the snapshot {name} the agent's work was taken.")
+    if record.before is not None and not record.before.settled:
+        warnings.append("The state was still changing when the snapshot before the agent's work was taken.")
     return warnings
+
+
+def _restless(record: RunRecord) -> str:
+    """What the page says at once where the state was judged before it was final; empty: it was final."""
+    if record.after is None or record.after.settled:
+        return ""
+    still = record.stillness
+    if still is None:
+        return "The state was still changing when it was read: what came later is not in this verdict."
+    seen = f", and the last change was seen after {still.last_change:.1f} s" if still.last_change is not None else ""
+    return (
+        f"The state was still changing when it was read: it was to be quiet for {still.asked:g} s and was not within "
+        f"{still.waited:.0f} s{seen}. What came later is not in this verdict."
+    )
 
 
 def _snapshots(record: RunRecord) -> list[SnapshotLine]:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from runner.record import BlindSpots, DiskFile, Intended, RunRecord, StageSeen, VerdictPart
+from runner.record import BlindSpots, DiskFile, Intended, RunRecord, StageSeen, Stillness, VerdictPart
 from runner.report.html import ReportError, write_report
 from runner.report.words import CAUSES
 from tests.runner.test_report_samples import Blobs, campaign, many, sample
@@ -153,6 +153,31 @@ class TestTheRestOfTheDisk:
 
     def test_without_an_audit_nothing_is_said(self, tmp_path: Path) -> None:
         assert "The rest of the disk" not in self.page(tmp_path, None)
+
+
+class TestAStateThatNeverCameToRest:
+    def page(self, tmp_path: Path, settled: bool, still: Stillness | None) -> str:
+        blobs = Blobs()
+        record = campaign(blobs)[0]
+        assert record.after is not None
+        after = record.after.model_copy(update={"settled": settled})
+        record = record.model_copy(update={"after": after, "stillness": still})
+        folder = write(tmp_path, [record], blobs).parent
+        (page,) = [path for path in pages(folder) if record.run in str(path)]
+        return Page(page).text
+
+    def test_it_is_told_beside_the_verdict_before_everything_else(self, tmp_path: Path) -> None:
+        still = Stillness(asked=3, reached=False, waited=15.2, last_change=14.9)
+        text = self.page(tmp_path, False, still)
+        told = text.index("was to be quiet for 3 s and was not within 15 s, and the last change was seen after 14.9 s")
+        assert told < text.index("Claim and state")
+
+    def test_it_is_told_of_records_that_do_not_say_how_long_was_waited(self, tmp_path: Path) -> None:
+        assert "The state was still changing when it was read" in self.page(tmp_path, False, None)
+
+    def test_a_final_state_needs_no_words(self, tmp_path: Path) -> None:
+        text = self.page(tmp_path, True, Stillness(asked=3, reached=True, waited=3.2))
+        assert "still changing" not in text
 
 
 class TestHowFarARunCame:
