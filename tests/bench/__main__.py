@@ -43,11 +43,11 @@ class Row:
 def machine() -> Iterator[Row]:
     """Overhead per run on the embedded machine."""
     found = machine_overhead.measure()
-    against = "the agent's own time in the same runs"
-    yield Row(
-        "embedded machine: overhead per run", found["overhead"], "s", f"{against} ({found['agent']:.2f} s)", "≤ 2 s",
-        found["overhead"] <= 2,
-    )  # fmt: skip
+    against = f"the agent's own time in the same runs ({found['agent']:.2f} s)"
+    own = found["overhead"] - found["quiet"]
+    yield Row("embedded machine: overhead per run, quiet time left out", own, "s", against, "≤ 2 s", own <= 2)
+    yield Row("  with the quiet time, one run alone", found["overhead"], "s", against, "", None)
+    yield Row("  with the quiet time, in a campaign of 24, one at work", found["campaign"], "s", against, "", None)
     for phase in machine_overhead.PHASES:
         yield Row(f"  of it {phase}", found[phase], "s", "", "", None)
 

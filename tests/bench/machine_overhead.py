@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 from contracts.load import load_contract
@@ -21,17 +22,34 @@ SCRIPT = ROOT / "recordings/dswin/add-new-patient/golden.yaml"
 PHASES = ("prepare", "clone", "boot", "start", "before", "settle", "after", "verdict", "discard", "rest")
 
 
-def measure(runs: int = 7) -> dict[str, float]:
-    """Median seconds of each phase over golden runs, one at a time, after a first one that builds the image.
+def measure(runs: int = 7, campaign: int = 24) -> dict[str, float]:
+    """Golden runs after a first one that builds the image: one at a time, and many in a campaign.
+
+    Args:
+        runs: How many alone; each value is their median.
+        campaign: How many in a campaign in which one machine works at a time.
 
     Returns:
-        A value for each of :data:`PHASES` (``rest`` is recorder, evidence and record), ``overhead``: all of them, and ``agent``.
+        Seconds: a value for each of :data:`PHASES` (``rest`` is recorder, evidence and record), ``overhead``: all of them,
+        ``quiet``: what of it was waited because the state had to be quiet, ``agent``: the agent's own time, and ``campaign``: wall clock
+        per run of the campaign beyond the agents' own time.
     """
+    alone = [record for _ in range(runs + 1) for record in _made(1)[1]]
+    shares = [_phases(record) for record in alone[1:]]
+    seconds, records = _made(campaign)
+    worked = sum(record.timings["agent_work"] for record in records)
+    medians = {name: statistics.median(share[name] for share in shares) for name in shares[0]}
+    return {**medians, "campaign": (seconds - worked) / campaign}
+
+
+def _made(runs: int) -> tuple[float, list[RunRecord]]:
+    """That many golden runs, one machine at work at a time; wall clock in seconds, and their records."""
     contract, agent = load_contract(CONTRACT), plan(f"scripted:{SCRIPT}")[0]
     wine = WineProvider()
     with tempfile.TemporaryDirectory() as folder:
+        begun = time.monotonic()
         records = run_all(
-            [RunPlan(contract, agent, "expert", trial) for trial in range(runs + 1)],
+            [RunPlan(contract, agent, "expert", trial) for trial in range(runs)],
             Campaign.create(Path(folder), "bench"),
             lambda _: wine,
             parallel=1,
@@ -40,9 +58,9 @@ def measure(runs: int = 7) -> dict[str, float]:
             progress=lambda _plan, _phase: None,
             finished=lambda _plan, _record: None,
         )
+        seconds = time.monotonic() - begun
     assert all(record.verdict.outcome == "valid_success" for record in records)
-    shares = [_phases(record) for record in records[1:]]
-    return {name: statistics.median(share[name] for share in shares) for name in shares[0]}
+    return seconds, records
 
 
 def _phases(record: RunRecord) -> dict[str, float]:
@@ -50,4 +68,5 @@ def _phases(record: RunRecord) -> dict[str, float]:
     told = {name: record.timings.get(name, 0.0) for name in PHASES if name != "rest"}
     agent = record.timings["agent_work"]
     overhead = whole - agent
-    return {**told, "rest": overhead - sum(told.values()), "overhead": overhead, "agent": agent}
+    quiet = 0.0 if record.stillness is None else record.stillness.waited
+    return {**told, "rest": overhead - sum(told.values()), "overhead": overhead, "quiet": quiet, "agent": agent}
