@@ -15,7 +15,7 @@ from runner.machines.base import Checkpoint, Tag
 from runner.stillness import Watcher, wait_until_quiet
 from validators.changes import ContractFault, Unreadable
 from validators.dbf import TableState, load_table
-from validators.dbf.decode import kind_of
+from validators.dbf.types import kind_of
 from validators.files import TreeState
 from validators.registry import RegistryState, key_path, value_path
 from validators.snapshot import Snapshot, State, UnreadableState, compare

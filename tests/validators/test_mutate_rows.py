@@ -22,6 +22,11 @@ PLAIN = Table(
      b"0003" + b"Weber".ljust(10) + b"  9.99" + b"20231231" + b"F" + b"   0.001"],
     language=0x02,
 )  # fmt: skip
+OLDEST = Table(
+    [field for field in PLAIN.fields if field.type in "CNL"],
+    [row[:20] + row[28:29] for row in PLAIN.rows],
+    version=0x02,
+)
 BINARY = Table(
     [F("I", "I", 4), F("B", "B", 8), F("Y", "Y", 8, 4), F("T", "T", 8), F("V", "V", 6)],
     [struct.pack("<i", 7) + struct.pack("<d", 2.5) + struct.pack("<q", 12500) + struct.pack("<ii", 2460000, 1000) + b"abcdef"],
@@ -39,7 +44,7 @@ def value(rows: DbfRows, at: int, name: str) -> object:
     return cell.value if cell.state is CellState.VALUE else cell.state
 
 
-@pytest.mark.parametrize("table", [PLAIN, BINARY, PLAIN.with_(version=0x02), PLAIN.with_(version=0x8B)])
+@pytest.mark.parametrize("table", [PLAIN, BINARY, OLDEST, PLAIN.with_(version=0x8B)])
 def test_every_field_gets_another_readable_value(table: Table) -> None:
     state = table.state()
     names = load_table(state).by_name

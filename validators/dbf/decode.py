@@ -2,13 +2,22 @@
 
 Decisions where formats are silent, or programs disagree:
 
-* Blanks and zero bytes pad alike in ``C``, ``N``, ``F`` and ``D``; a field of padding only is blank, so is the date
-  ``00000000`` (its bytes stay in ``raw``, and going from one to the other is a format-only difference).
+* Blanks and zero bytes pad alike in ``C``, ``N``, ``F`` and ``D``; a field of padding only is blank, so are the date ``00000000`` and the
+  ``L`` of a record that a program filled with zero bytes (the bytes stay in ``raw``, and going from one to the other is a
+  format-only difference).
+* A ``C`` field whose first byte is NUL is blank: programs written in C empty a field so, and what stood there before stays behind
+  the NUL, unseen. Fields without code page translation are exempt, since they may hold any bytes. A NUL further on is a
+  character like others: whether a program stops there is its own affair. A number or date behind a NUL is undecodable: some programs
+  see the digits and others nothing.
 * A number of which only the point stands there is blank (dBASE II fills an empty field so).
 * ``N`` and ``F``: digits with sign, point and an exponent of at most three digits, as FoxPro writes when a number does not
   fit otherwise. A decimal comma counts where exactly the field's decimals follow it (else it may separate thousands).
   ``***`` is the overflow mark: undecodable, and so different from blank.
-* Times of a day past 23:59:59.999 and day 0 with a time are undecodable, never moved to another day.
+* A DateTime of Visual FoxPro (``T``) is rounded to the nearest second, half a second up, at the day's end into the next day. Visual FoxPro
+  computes with days as a double, cuts the milliseconds off when it stores (so that of whole seconds many end in .999: truncating the
+  double gives exactly those that real files hold) and shows and compares parts of moments in rounded seconds; X# reads its
+  tables so too. The milliseconds stay in ``raw``: a format-only difference.
+* Times of a day past 23:59:59.999 and day 0 with a time are undecodable: programs disagree about them.
 * Text whose code page is unknown is undecodable as soon as it goes beyond ASCII.
 """
 
@@ -17,12 +26,14 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from validators.changes import Cell, CellState, Kind
 from validators.dbf.codepages import Encoding
 from validators.dbf.layout import Dialect, Field
+from validators.dbf.types import TYPES, Form, kind_of, type_of, why_unread
 
 NO_ENCODING_HINT = "declare encoding"
 PADDING = b" \0"
@@ -35,13 +46,6 @@ _DAY_MS = 86_400_000
 _SIGN = 1 << 63
 
 Decoder = Callable[[bytes], Cell]
-
-
-def memo_field(field: Field, dialect: Dialect) -> bool:
-    """Whether the field holds a pointer into the memo file; ``B`` is a memo in dBASE and a number in Visual FoxPro."""
-    if field.type in "MGPW":
-        return True
-    return field.type == "B" and dialect is not Dialect.VFP and field.length != 8
 
 
 def memo_pointer(raw: bytes) -> int | None:
@@ -87,56 +91,43 @@ def untranslated(content: bytes, raw: bytes, kind: Kind) -> Cell:
     return Cell(Kind.BINARY, content, CellState.VALUE, raw)
 
 
-def kind_of(field: Field, dialect: Dialect) -> Kind:
-    """The sort of value a field holds."""
-    if field.type == "B":
-        return Kind.BINARY if memo_field(field, dialect) else Kind.NUMBER
-    kinds = {
-        "C": Kind.TEXT, "V": Kind.VARTEXT, "M": Kind.VARTEXT, "N": Kind.NUMBER, "F": Kind.NUMBER, "I": Kind.NUMBER,
-        "+": Kind.NUMBER, "O": Kind.NUMBER, "Y": Kind.NUMBER, "D": Kind.DATE, "T": Kind.DATETIME, "@": Kind.DATETIME,
-        "L": Kind.LOGICAL,
-    }  # fmt: skip
-    return kinds.get(field.type, Kind.BINARY)
-
-
 def decoder(field: Field, dialect: Dialect, text: Callable[[bytes, Kind, bytes], Cell]) -> Decoder:
     """The decoder for a field that is neither a memo nor of varying length.
 
     Args:
         field: The field.
-        dialect: Whose rules hold: dBASE 7 stores numbers in the other byte order.
+        dialect: Whose rules hold (:data:`~validators.dbf.types.TYPES`); where it has no such type, every value is undecodable.
         text: As :func:`text_decoder` gives.
     """
-    big = dialect is Dialect.DBASE7
-    if field.type == "C":
-        if field.binary:
+    found = type_of(field, dialect)
+    if found is None:
+        letter = TYPES[dialect].get(field.type)
+        kind, has_blank, why = kind_of(field, dialect), letter is None or letter.has_blank, why_unread(field, dialect)
+        return lambda raw: undecodable(kind, raw, why, has_blank=has_blank)
+    match found.form:
+        case Form.TEXT if field.binary:
             return lambda raw: untranslated(raw.rstrip(PADDING), raw, Kind.TEXT)
-        return lambda raw: text(raw.rstrip(PADDING), Kind.TEXT, raw)
-    if field.type in "NF":
-        return lambda raw: number(raw, field.decimals)
-    fixed: dict[str, tuple[int, Decoder]] = {
-        "I": (4, _integer_big if big else _integer),
-        "+": (4, _integer_big if big else _integer),
-        "B": (8, _double),
-        "O": (8, _double_big if big else _double),
-        "Y": (8, _currency),
-        "T": (8, _datetime),
-        "@": (8, _timestamp if big else _datetime),
-        "D": (8, _date),
-        "L": (1, _logical),
-    }
-    if field.type in fixed:
-        length, decode = fixed[field.type]
-        if field.length == length:
-            return decode
-        kind, blank = kind_of(field, dialect), field.type in "DL"
-        return lambda raw: undecodable(kind, raw, f"{field.type} of length {len(raw)}", has_blank=blank)
-    return _unknown
+        case Form.TEXT:
+            return lambda raw: text(text_content(raw), Kind.TEXT, raw)
+        case Form.DIGITS:
+            return lambda raw: number(raw, field.decimals)
+        case form:
+            return _FIXED[form]
+
+
+def text_content(raw: bytes) -> bytes:
+    """The bytes of a ``C`` field that count: none where the first is a NUL, else all before the padding."""
+    return b"" if raw[:1] == b"\0" else raw.rstrip(PADDING)
+
+
+def digits_content(raw: bytes) -> bytes:
+    """The bytes of an ``N`` or ``F`` field that count."""
+    return raw.rstrip(PADDING).lstrip(b" ")
 
 
 def number(raw: bytes, decimals: int) -> Cell:
     """An ``N`` or ``F`` field, exactly."""
-    digits = raw.strip(PADDING)
+    digits = digits_content(raw)
     if digits in (b"", b"."):
         return Cell(Kind.NUMBER, None, CellState.BLANK, raw)
     if not _NUMBER.fullmatch(digits):
@@ -160,7 +151,7 @@ def _date(raw: bytes) -> Cell:
 
 
 def _logical(raw: bytes) -> Cell:
-    if raw in (b" ", b"?"):
+    if raw in (b" ", b"?", b"\0"):
         return Cell(Kind.LOGICAL, None, CellState.BLANK, raw)
     if raw[0] in _TRUE or raw[0] in _FALSE:
         return Cell(Kind.LOGICAL, raw[0] in _TRUE, CellState.VALUE, raw)
@@ -209,19 +200,22 @@ def _currency(raw: bytes) -> Cell:
     return _numeric(Decimal(int.from_bytes(raw, "little", signed=True)).scaleb(-4), raw)
 
 
-def _moment(ordinal: int, milliseconds: int, raw: bytes) -> Cell:
+def _moment(ordinal: int, milliseconds: int, raw: bytes, *, step: int = 1) -> Cell:
+    """A moment, rounded to a multiple of ``step`` milliseconds."""
     if 1 <= ordinal <= date.max.toordinal() and 0 <= milliseconds < _DAY_MS:
-        value = datetime.fromordinal(ordinal) + timedelta(milliseconds=milliseconds)
-        return Cell(Kind.DATETIME, value, CellState.VALUE, raw, has_blank=False)
+        rounded = (milliseconds + step // 2) // step * step
+        with suppress(OverflowError):  # the last half second of the year 9999
+            value = datetime.fromordinal(ordinal) + timedelta(milliseconds=rounded)
+            return Cell(Kind.DATETIME, value, CellState.VALUE, raw, has_blank=False)
     return undecodable(Kind.DATETIME, raw, "not a moment", has_blank=False)
 
 
 def _datetime(raw: bytes) -> Cell:
-    """Visual FoxPro: Julian day number and milliseconds of the day, both little-endian."""
+    """Visual FoxPro: Julian day number and milliseconds of the day, both little-endian; read to the whole second."""
     if not raw.strip(b"\0") or not raw.strip(b" "):
         return _nothing(Kind.DATETIME, raw)
     day, milliseconds = struct.unpack("<ii", raw)
-    return _moment(day - _JULIAN_OF_ORDINAL_ZERO, milliseconds, raw)
+    return _moment(day - _JULIAN_OF_ORDINAL_ZERO, milliseconds, raw, step=1000)
 
 
 def _timestamp(raw: bytes) -> Cell:
@@ -236,7 +230,15 @@ def _timestamp(raw: bytes) -> Cell:
     return _moment(ordinal, milliseconds, raw)
 
 
-def _unknown(raw: bytes) -> Cell:
-    if not raw.strip(PADDING):
-        return Cell(Kind.BINARY, None, CellState.BLANK, raw)
-    return Cell(Kind.BINARY, raw, CellState.VALUE, raw)
+_FIXED: dict[Form, Decoder] = {
+    Form.DAY: _date,
+    Form.LOGICAL: _logical,
+    Form.INTEGER: _integer,
+    Form.DOUBLE: _double,
+    Form.CURRENCY: _currency,
+    Form.JULIAN: _datetime,
+    Form.SORTED_INTEGER: _integer_big,
+    Form.SORTED_DOUBLE: _double_big,
+    Form.TIMESTAMP: _timestamp,
+}
+"""Forms that need nothing but the bytes."""

@@ -14,17 +14,17 @@ from typing import Any
 from validators.changes import Cell, CellState, Kind, Unreadable
 from validators.dbf.codepages import ASCII, encoding
 from validators.dbf.decode import (
-    PADDING,
     decoder,
-    kind_of,
-    memo_field,
+    digits_content,
     memo_pointer,
+    text_content,
     text_decoder,
     undecodable,
     untranslated,
 )
 from validators.dbf.layout import Dialect, Field, parse_layout
 from validators.dbf.memo import BadMemo, Buffer, MemoFile, MemoKind
+from validators.dbf.types import Form, kind_of, type_of, why_unread
 
 BLOCK = 256 * 1024
 """Bytes looked at in one go."""
@@ -128,17 +128,28 @@ class Table:
         self.encoding = used.name if used else ""
         self.single_byte = used is None or used.single_byte
         self.by_name = {field.name: field for field in self.fields}
-        self.memo_fields = tuple(field for field in self.fields if memo_field(field, self.dialect))
+        types = {field.name: type_of(field, self.dialect) for field in self.fields}
+        self._forms = {name: found.form for name, found in types.items() if found}
+        self._memo_names = {name for name, found in types.items() if found and found.memo}
+        self._varying_names = {name for name, found in types.items() if found and found.varying}
+        self.memo_fields = tuple(field for field in self.fields if field.name in self._memo_names)
         measured = self.dialect in (Dialect.DBASE4, Dialect.DBASE7)
         self.memo: MemoFile | None = None
         if state.memo is not None and self.memo_fields:
             kind = state.memo_kind or ("fpt" if self.dialect in (Dialect.FOXPRO, Dialect.VFP) else "dbt")
             self.memo = MemoFile(state.memo, kind, measured=measured)
         self._text = text_decoder(used or ASCII, known=used is not None)
-        self._decoders = {field.name: decoder(field, self.dialect, self._text) for field in self.fields}
-        self._memo_names = {field.name for field in self.memo_fields}
+        elsewhere = self._memo_names | self._varying_names
+        self._decoders = {
+            field.name: decoder(field, self.dialect, self._text) for field in self.fields if field.name not in elsewhere
+        }
         self._kinds = {field.name: kind_of(field, self.dialect) for field in self.fields}
         self._warnings = list(layout.warnings)
+        self._warnings += [
+            f"field {field.name} is of {why_unread(field, self.dialect)}: it is compared by its bytes only"
+            for field in self.fields
+            if types[field.name] is None
+        ]
         if self.uncounted:
             self._warnings.append(
                 f"{self.uncounted} complete records beyond the header's count of {self.count}: read too"
@@ -224,9 +235,13 @@ class Table:
             return Cell(self._kinds[field.name], None, CellState.NULL, raw)
         if field.name in self._memo_names:
             return self._memo_cell(raw, field)
-        if field.type in "VQ" and self.dialect is Dialect.VFP:
+        if field.name in self._varying_names:
             return self._varying(record, raw, field)
         return self._decoders[field.name](raw)
+
+    def form(self, field: Field) -> Form | None:
+        """How the bytes of a field are read; ``None`` where they are not."""
+        return self._forms.get(field.name)
 
     def _bit(self, record: bytes, bit: int) -> bool:
         return bool(self.null_flags(record)[bit >> 3] >> (bit & 7) & 1)
@@ -360,16 +375,17 @@ class KeyReader:
 
     def _plain(self, field: Field) -> bool:
         """Whether the field's own bytes are enough to know its value."""
+        form = self.table.form(field)
         return field.null_bit is None and (
-            (field.type == "C" and self.table.single_byte and not field.binary) or field.type in "NF"
+            (form is Form.TEXT and self.table.single_byte and not field.binary) or form is Form.DIGITS
         )
 
     def _part(self, field: Field) -> Callable[[bytes], Hashable]:
-        if field.type == "C":
-            return lambda raw: raw.rstrip(PADDING)
+        if self.table.form(field) is Form.TEXT:
+            return text_content
 
         def of_number(raw: bytes) -> Hashable:
-            digits = raw.strip(PADDING)
+            digits = digits_content(raw)
             if digits.isdigit():
                 return digits.lstrip(b"0") or b"0"
             cell = self.table.cell(b" " * field.offset + raw, field)
