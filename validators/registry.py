@@ -6,13 +6,21 @@ key (``Window\Main``), a value's is ``Key\@Name`` (``Window\Main\@Left``, the de
 own is its full name. The ``@`` keeps values apart from keys of the same name; a ``\`` or ``/`` *within* a name, which would be
 taken for a separator, stands there as ``⧵`` or ``∕`` (any single wildcard fits it; ``where: {key: …, name: …}`` has the true name).
 
-Bytes that are no value of their type (a string of odd length, without its terminator, with a NUL inside or half a surrogate pair,
-a ``REG_DWORD`` of three bytes) are undecodable and equal only to the same bytes. Times of keys are no change: a key that was
-written again without a difference is a note.
+Texts are what programs get that ask Windows for them:
+
+* ``REG_SZ`` and ``REG_EXPAND_SZ`` end at their first NUL. The terminator may be missing (``RegGetValue`` adds it), be half of one, or have old
+  bytes behind it that nobody sees.
+* ``REG_MULTI_SZ`` is its strings, as ``reg query``, ``regedit`` and .NET show them: the NULs at the end may be missing, one, or many, and an
+  empty string inside is one (``PendingFileRenameOperations`` has such), although programs that walk the list in C stop there.
+
+The bytes are kept: where only they differ, it is a difference of format. Bytes that no function makes a value of (a string that ends with
+half a character or holds half a surrogate pair, a ``REG_DWORD`` of three bytes) are undecodable and equal only to the same
+bytes. Times of keys are no change: a key that was written again without a difference is a note.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -137,40 +145,35 @@ def _text(text: str, data: bytes) -> Cell:
     return Cell(Kind.VARTEXT, text, raw=data) if text else Cell(Kind.VARTEXT, state=CellState.BLANK, raw=data)
 
 
-def _units(data: bytes) -> str | Cell:
-    if len(data) % 2:
-        return _broken(Kind.VARTEXT, data, "a string of an odd number of bytes")
-    try:
-        return data.decode("utf-16-le")
-    except UnicodeDecodeError:
-        return _broken(Kind.VARTEXT, data, "a string with half a surrogate pair")
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _halves(data: bytes) -> tuple[str, bytes]:
+    """The UTF-16 units as text, halves of surrogate pairs as they are, and the last byte where their number is odd."""
+    whole = len(data) - len(data) % 2
+    return data[:whole].decode("utf-16-le", "surrogatepass"), data[whole:]
 
 
 def _string(data: bytes) -> Cell:
-    text = _units(data)
-    if isinstance(text, Cell) or not text:
-        return text if isinstance(text, Cell) else _text("", data)
-    if not text.endswith("\0"):
-        return _broken(Kind.VARTEXT, data, "a string without its terminator")
-    if "\0" in text[:-1]:
-        return _broken(Kind.VARTEXT, data, "a string with a NUL inside")
-    return _text(text[:-1], data)
+    text, rest = _halves(data)
+    value, terminator, _ = text.partition("\0")
+    if not terminator and any(rest):
+        return _broken(Kind.VARTEXT, data, "a string that ends with half a character")
+    if _LONE.search(value):
+        return _broken(Kind.VARTEXT, data, "a string with half a surrogate pair")
+    return _text(value, data)
 
 
 def _strings(data: bytes) -> Cell:
-    text = _units(data)
-    if isinstance(text, Cell):
-        return text
-    if text in ("", "\0", "\0\0"):  # no string: written as nothing, as the list's end, or with a string's end before it
-        return _text("", data)
-    if not text.endswith("\0\0"):
-        return _broken(Kind.VARTEXT, data, "a list of strings without its terminator")
-    strings = text[:-2].split("\0")
-    if "" in strings:
-        return _broken(Kind.VARTEXT, data, "a list with an empty string inside")
-    if any("\n" in string or "\r" in string for string in strings):
+    text, rest = _halves(data)
+    if any(rest) and not text.endswith("\0\0"):
+        return _broken(Kind.VARTEXT, data, "a list of strings that ends with half a character")
+    text = text.rstrip("\0")
+    if _LONE.search(text):
+        return _broken(Kind.VARTEXT, data, "a list of strings with half a surrogate pair")
+    if "\n" in text or "\r" in text:
         return _broken(Kind.VARTEXT, data, "a list of strings that hold line breaks themselves")
-    return _text("\n".join(strings), data)
+    return _text(text.replace("\0", "\n"), data)
 
 
 # --- identity -------------------------------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ def test_values_of_every_type(machine: WineMachine) -> None:
         ("", "multi", 7, "a\0b\0\0".encode("utf-16-le")),
         ("", "qword", 11, bytes(range(8))),
         ("", "none", 0, b"\x01"),
-        ("", "broken", 1, "a\0b\0".encode("utf-16-le")),
+        ("", "rest", 1, "a\0b\0".encode("utf-16-le")),
+        ("", "broken", 1, b"\x00\xd8\0\0"),
         ("", "own", 0x1234, b"xyz"),
         ("Unter Schlüssel\\tief", "ß \\ /", 3, b"x"),
     }
@@ -80,6 +81,9 @@ def test_values_of_every_type(machine: WineMachine) -> None:
     (broken,) = [change.after for change in found.changes if change.subject == "@broken"]
     assert broken is not None
     assert broken["data"].state is CellState.UNDECODABLE
+    (rest,) = [change.after for change in found.changes if change.subject == "@rest"]
+    assert rest is not None
+    assert (rest["data"].value, rest["data"].raw) == ("a", "a\0b\0".encode("utf-16-le"))
     subjects = [change.subject for change in found.changes]
     assert subjects[0] == r"HKCU\Software\LP Live"
     assert subjects[-1] == "Unter Schlüssel\\tief\\@ß ⧵ ∕"

@@ -15,7 +15,7 @@ from contracts.schema import Effects, RegistryKey
 from validators.changes import Cell, CellState, Comparison, Kind, Verb
 from validators.ledger import Ledger, Status, account
 from validators.matchers import RunContext
-from validators.registry import KeyItem, RegistryState, ValueItem, data_cell, diff_registry, type_name
+from validators.registry import MULTI_SZ, KeyItem, RegistryState, ValueItem, data_cell, diff_registry, type_name
 from validators.snapshot import compare
 
 ROOT = r"HKCU\Software\DSWin"
@@ -24,6 +24,10 @@ RUN = RunContext(datetime(2026, 11, 29, 8, tzinfo=UTC), datetime(2026, 11, 29, 9
 
 def sz(text: str) -> bytes:
     return (text + "\0").encode("utf-16-le")
+
+
+def units(text: str) -> bytes:
+    return text.encode("utf-16-le", "surrogatepass")
 
 
 def state(*values: tuple[str, str, int, bytes], keys: tuple[KeyItem, ...] = ()) -> RegistryState:
@@ -83,16 +87,19 @@ def test_empty_values_are_blank(kind: int, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("kind", "data", "why"),
     [
-        (1, b"abc", "odd number"),
-        (1, "ab".encode("utf-16-le"), "terminator"),
-        (1, sz("a\0b"), "NUL inside"),
-        (2, sz("a\0"), "NUL inside"),
+        (1, b"abc", "half a character"),
+        (1, b"a", "half a character"),
+        (2, units("ab") + b"c", "half a character"),
         (1, b"\x00\xd8\0\0", "surrogate"),
-        (7, sz("a"), "terminator"),
-        (7, "a\0\0b\0\0".encode("utf-16-le"), "empty string"),
-        (7, "a\nb\0\0".encode("utf-16-le"), "line breaks"),
-        (7, b"a", "odd number"),
+        (1, units("a\ud800"), "surrogate"),
+        (1, units("\udc00\ud800\0"), "surrogate"),
+        (7, units("a\0b\ud800\0\0"), "surrogate"),
+        (7, units("a\nb\0\0"), "line breaks"),
+        (7, b"a", "half a character"),
+        (7, units("a\0") + b"b", "half a character"),
         (4, b"\x01", "REG_DWORD has 4"),
+        (4, b"\x01" * 8, "REG_DWORD has 4"),
+        (4, b"", "REG_DWORD has 4"),
         (5, b"", "REG_DWORD_BIG_ENDIAN has 4"),
         (11, b"\0" * 4, "REG_QWORD has 8"),
     ],
@@ -101,6 +108,44 @@ def test_broken_values_are_undecodable_and_keep_their_bytes(kind: int, data: byt
     cell = data_cell(kind, data)
     assert (cell.state, cell.raw) == (CellState.UNDECODABLE, data)
     assert why in cell.hint
+
+
+SHAPES = [
+    (1, "abc", ["abc", "abc\0", "abc\0\0\0", "abc\0xyz", "abc\0xyz\0", "abc\0\ud800", "abc\0x\0\0\n"]),
+    (2, "%X%", ["%X%", "%X%\0", "%X%\0old\0"]),
+    (1, "", ["", "\0", "\0\0", "\0old\0", "\0\udc00"]),
+    (7, "a", ["a", "a\0", "a\0\0", "a\0\0\0"]),
+    (7, "a\nb c", ["a\0b c", "a\0b c\0", "a\0b c\0\0", "a\0b c\0\0\0\0"]),
+    (7, "", ["", "\0", "\0\0", "\0\0\0"]),
+    (7, "a\n\nb", ["a\0\0b", "a\0\0b\0\0"]),
+    (7, "\nb", ["\0b\0\0"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "forms"), SHAPES)
+def test_strings_are_what_programs_get_however_they_are_stored(kind: int, value: str, forms: list[str]) -> None:
+    """The terminator missing, doubled, halved, or with old bytes behind it."""
+    stored = []
+    for text in forms:
+        ended = text.endswith("\0\0") if kind == MULTI_SZ else "\0" in text
+        stored += [units(text) + half for half in (b"", b"\0", b"x")[: 3 if ended else 2]]
+    for data in stored:
+        cell = data_cell(kind, data)
+        assert (cell.state, cell.value or "") == (CellState.VALUE if value else CellState.BLANK, value), data
+        assert cell.raw == data
+    first = stored[0]
+    for data in stored[1:]:
+        found = diff(state(("", "X", kind, first)), state(("", "X", kind, data)))
+        assert not found.changes
+        assert [(note.kind, note.count) for note in found.notes] == [("format", 1)]
+
+
+@given(st.sampled_from([1, 2, 7]), st.binary(max_size=12), st.binary(max_size=12))
+def test_a_difference_in_what_programs_get_is_a_change(kind: int, one: bytes, other: bytes) -> None:
+    cells = data_cell(kind, one), data_cell(kind, other)
+    found = diff(state(("", "X", kind, one)), state(("", "X", kind, other)))
+    assert bool(found.changes) is not cells[0].same_value(cells[1])
+    assert len(found.changes) + len(found.notes) == (one != other)
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=40))
