@@ -19,6 +19,8 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T", bound=tuple[object, ...])
 MAX_STEPS = 64
+INI_BLANKS = " \t\n\v\f\r\x1a"
+"""What Windows' profile functions cut off around names and values: ASCII's blanks, and the end mark of DOS; no others of Unicode's."""
 _JSON_STEP = re.compile(
     r"""\.(?P<name>[^\W\d][\w-]*) | \[(?P<index>\d{1,9})\] | \["(?P<double>(?:[^"\\]|\\["\\])*)"\]
     | \['(?P<single>(?:[^'\\]|\\['\\])*)'\]""",
@@ -118,9 +120,9 @@ def ini_place(path: str) -> tuple[str, str]:
         PlaceError: It is none.
     """
     section, slash, key = path.rpartition("/")
-    if not slash or not key.strip():
+    if not slash or not key.strip(INI_BLANKS):
         raise PlaceError("a value of an INI file is named `Section/Key`")
-    return section.strip(), key.strip()
+    return section.strip(INI_BLANKS), key.strip(INI_BLANKS)
 
 
 def _bounded(steps: T) -> T:

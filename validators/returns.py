@@ -27,7 +27,8 @@ from referencing.exceptions import Unresolvable
 from contracts.globs import compile_glob
 from contracts.schema import Computed, FieldOf, FileValue, Matcher, Returned, ReturnedRule, Returns, RowValue, Term
 from validators.changes import Cell, CellState, ContractFault, KeptFile, Kind
-from validators.content import Absent, size_of, text_of_file, value_at
+from validators.content import size_of, text_of_file, value_at
+from validators.formats.text import Absent
 from validators.matchers import RunContext, Subject, claimed_cell, describe, equals, hint, matches
 from validators.values import cell_of_json, number_in, safe_search, shown
 

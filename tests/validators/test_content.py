@@ -17,10 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from contracts.places import INI_BLANKS
 from contracts.schema import Content, parts
 from validators.changes import Cell, Change, ContractFault, KeptFile, Kind, Unreadable, Verb
-from validators.content import Absent, Check, check_content, value_at
+from validators.content import Check, check_content, value_at
+from validators.formats.text import Absent
 from validators.matchers import RunContext
+from validators.registry import folded_name
 
 CONTENT: TypeAdapter[Content] = TypeAdapter(Content)
 NEW = Change("patients", Verb.INSERTED, "x", 1, after={"NAME": Cell(Kind.TEXT, "Huber   ")})
@@ -269,7 +272,6 @@ INI = "\r\n".join(
         ("PRINTER/port", "LPT1"),
         ("Printer/Name", "HP  4"),
         ("Printer/Empty", {"is": "blank"}),
-        ("Printer/noequals", {"is": "blank"}),
         ("/first", "0"),
         ("Übersicht/größe", "1"),
         ("Printer/Port", {"one_of": ["LPT1", "LPT2"]}),
@@ -287,8 +289,8 @@ def test_values_of_ini(path: str, value: Any) -> None:
         ("Printer/Paper", INI, "[Printer] has no key Paper; there: “Port”"),
         ("Drucker/Port", INI, "no section [Drucker]"),
         ("Printer/comment", INI, "no key"),
-        ("A/k", "[A]\nk=1\n[B]\n[a]\nK=2", "2 times"),
-        ("A/k", "[A\nk=1", None),
+        ("Printer/noequals", INI, "without `=`"),
+        ("A/k", "[A\nk=1", "no section"),
         ("A/k", "\0" * 100, "no section"),
     ],
 )
@@ -298,23 +300,61 @@ def test_an_ini_value_that_is_not_there_says_why(path: str, data: str, why: str 
     assert why is None or why in found.found
 
 
-NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n=;[]/\0\"'"), min_size=1, max_size=8).map(
-    str.strip
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("A/k", "[A]\nk=1\nK=2", "1"),
+        ("a/K", "[A]\nk=1\n[B]\nk=2\n[A]\nk=3\n", "1"),
+        ("A/z", "[A]\nk=1\n[a]\nz=3\n", None),
+        ("A/k", "[A]\nk\nk=2\n", None),
+        ("A/k", "[A]\nk=\u00a0v\u00a0", "\u00a0v\u00a0"),
+        ("A/\u00a0k", "[A]\n\u00a0k=1", "1"),
+        ("A/k", "[A]\n\u00a0k=1", None),
+        ("A/k", "[A]\nk=\u2003\x85v\u3000", "\u2003\x85v\u3000"),
+        ("A/k", "[A]\n\x1a k\t =\v\f v \x1a", "v"),
+        ("A/k", "[A]\nk=a\0b\n", "a"),
+        ("A/k", "[A\0B]\nk\0x=1\n", "1"),
+        ("A/k", "[ A ]\rk=1\r\rl=2", "1"),
+        ("A/l", "[A] rest\rk=1\n\rl=2", "2"),
+        ("B]/k", "[B]]\nk=1", "1"),
+        ("/k", "[A\nk=1", "1"),
+        ("/k", "x=1\n[]\nk=1", None),
+        ("A/k", "[A]\nk==a=b=", "=a=b="),
+        ("A/k", "[A]\nk=;x ; y", ";x ; y"),
+        ("A/k", "[A]\n;k=1", None),
+        ("A/k", "[A]\nk=' \"a\" '", ' "a" '),
+        ("A/k", "[A]\nk='a\"", "'a\""),
+        ("A/k", '[A]\nk="', '"'),
+        ("A/k", '[A]\nk=""', ""),
+        ("A/Größe", "[A]\nGRÖSSE=1\ngrÖße=2", "2"),
+    ],
 )
+def test_ini_files_are_read_as_windows_reads_them(path: str, text: str, value: str | None) -> None:
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        place = CONTENT.validate_python({"ini": path, "is": {"is": "any", "because": "test"}})
+        try:
+            found = value_at(place, file(text.encode(encoding)), RUN)  # type: ignore[arg-type]
+        except Absent:
+            assert value is None
+        else:
+            assert (found.value or "") == value
 
 
-@given(st.dictionaries(NAMES.filter(bool), st.text(st.characters(codec="utf-8"), max_size=10), max_size=6), st.data())
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n=;[]/\0\"'"), min_size=1, max_size=8).filter(
+    lambda name: name == name.strip(INI_BLANKS)
+)
+LINES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=10)
+
+
+@given(st.dictionaries(NAMES, LINES, min_size=1, max_size=6), st.data())
 def test_every_ini_value_is_found(values: dict[str, str], data: st.DataObject) -> None:
-    plain: dict[str, str] = {}
-    for name, value in values.items():
-        if name.lower() not in {other.lower() for other in plain} and len(name.splitlines()) == 1:
-            plain[name] = " ".join(value.split()).strip("\"'").replace("\0", "").strip()
-    if not plain:
-        return
-    name = data.draw(st.sampled_from(sorted(plain)))
-    text = "[S]\n" + "\n".join(f"{key}={value}" for key, value in plain.items())
-    wanted: Any = plain[name] or {"is": "blank"}
-    assert fits({"ini": f"S/{name}", "is": wanted}, text.encode())
+    name = data.draw(st.sampled_from(sorted(values)))
+    text = "[S]\n" + "\n".join(f"{key}={value}" for key, value in values.items())
+    first = next(value for key, value in values.items() if folded_name(key) == folded_name(name))
+    wanted: Any = first.strip(INI_BLANKS)
+    if len(wanted) > 1 and wanted[0] == wanted[-1] and wanted[0] in "\"'":
+        wanted = wanted[1:-1]
+    assert fits({"ini": f"S/{name}", "is": wanted or {"is": "blank"}}, text.encode())
 
 
 # --- CSV --------------------------------------------------------------------------------------------------------------
@@ -357,7 +397,7 @@ def test_csv_without_a_header() -> None:
         (1, "Nr", "Nr;Nr\n1;2", "2 columns are named"),
         (1, "Nr", "", "no line that names"),
         (1, "Nr", 'Nr\n"open', "no CSV"),
-        (1, "Nr", "Nr\n" + "x" * 200_000, "no CSV"),
+        (1, "Nr", 'sep=;\nNr;Name\n"a"b;c', "line 3 is no CSV"),
         (1, "Nr", "Nr,Name\n1,x", "declare `delimiter`"),
         (1, "Name", "Nr;Name\n1", "has 1 columns"),
     ],
@@ -366,6 +406,37 @@ def test_a_csv_cell_that_is_not_there_says_why(row: Any, column: Any, data: str,
     found = check({**csv_rule(row, column), "is": {"not": "x"}}, data.encode())
     assert not found.fits
     assert why in found.found
+
+
+@pytest.mark.parametrize("length", [131_072, 131_073, 3_000_000])
+@pytest.mark.parametrize("quote", ['"', ""])
+def test_a_csv_field_may_be_as_long_as_the_file(length: int, quote: str) -> None:
+    limit = csv.field_size_limit()
+    text = f"Nr;Name\n1;{quote}{'x' * length}{quote}\n2;Weber\n"
+    assert fits({**csv_rule({"Nr": "2"}, "Name"), "is": "Weber"}, text.encode())
+    assert fits({**csv_rule({"Nr": "1"}, "Name"), "is": "x" * length}, text.encode())
+    assert csv.field_size_limit() == limit  # the process's own, which others rely on
+    with pytest.raises(csv.Error, match="field limit"):
+        next(csv.reader(["x" * (limit + 1)]))
+
+
+@pytest.mark.parametrize("sign", list(",;|\t^ x~§"))
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+def test_a_first_line_may_name_the_delimiter_of_csv(sign: str, end: str) -> None:
+    lines = [f"Nr{sign}Name", f"1{sign}Huber", f"2{sign}Weber"]
+    for first in (f"sep={sign}", f"SEP={sign}"):
+        text = end.join([first, *lines, ""])
+        for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+            for declared in (";", ",", sign):
+                rule = csv_rule({"Nr": "2"}, "Name", delimiter=declared)
+                assert fits({**rule, "is": "Weber"}, text.encode(encoding))
+                assert fits({**csv_rule(1, 2, delimiter=declared, header=False), "is": "Name"}, text.encode(encoding))
+
+
+@pytest.mark.parametrize("first", ["sep=", "sep=;;", "sep= ;", " sep=;", "sep=;x", "x\nsep=;"])
+def test_a_line_that_only_looks_like_one_that_names_the_delimiter_is_a_row(first: str) -> None:
+    text = f"{first}\nNr,Name\n"
+    assert not fits({**csv_rule(1, 1, delimiter=",", header=False), "is": "Nr"}, text.encode())
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=10)
