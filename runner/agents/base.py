@@ -36,7 +36,15 @@ OF_THE_HOUSE: Mapping[str, tuple[str, str]] = {
 
 
 class AgentInfrastructureError(Exception):
-    """What the agent needs is out: provider, quota, server (unscored: agent_infrastructure; rerun up to a limit)."""
+    """What the agent needs is out: provider, quota, server (unscored: agent_infrastructure; rerun up to a limit).
+
+    Attributes:
+        lasting: It stays out until somebody acts, as without a key or credit: to try again is in vain.
+    """
+
+    def __init__(self, message: str = "", *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class AgentSpecError(Exception):

@@ -37,12 +37,14 @@ class Supervised:
         seconds: How long it worked.
         infrastructure: Why it must not be counted, if what it needs was out.
         still_running: It did not stop at its deadline; it has been cut off from the display.
+        lasting: What it needs stays out until somebody acts: to make the run again is in vain.
     """
 
     report: AgentReport
     seconds: float
     infrastructure: str | None = None
     still_running: bool = False
+    lasting: bool = False
 
 
 def supervise(agent: Agent, task: AgentTask, *, cut: Callable[[], None]) -> Supervised:
@@ -72,13 +74,13 @@ def supervise(agent: Agent, task: AgentTask, *, cut: Callable[[], None]) -> Supe
         why = "cancelled" if task.cancelled.is_set() else f"the agent was still working after {task.timeout:g} s"
         thread.join(2.0)  # without a display most agents end now; one that does not is left to itself, harmless
         if outcome and isinstance(late := outcome[0], AgentInfrastructureError):
-            return Supervised(_error(_words(late, task.secrets)), seconds, infrastructure=_words(late, task.secrets))
+            return _out(late, seconds, task.secrets)
         timeline = outcome[0].timeline if outcome and isinstance(outcome[0], AgentReport) else ()
         report = AgentReport("timeout", message=why, timeline=_checked_timeline(timeline, task.secrets))
         return Supervised(report, seconds, still_running=thread.is_alive())
     result, hidden = outcome[0], task.secrets
     if isinstance(result, AgentInfrastructureError):
-        return Supervised(_error(_words(result, hidden)), seconds, infrastructure=_words(result, hidden))
+        return _out(result, seconds, hidden)
     if isinstance(result, BaseException):
         return Supervised(_error(f"the agent crashed: {type(result).__name__}: {_words(result, hidden)}"), seconds)
     return Supervised(checked(result, hidden), seconds)
@@ -110,6 +112,12 @@ def checked(report: object, hidden: tuple[str, ...] = ()) -> AgentReport:
         return AgentReport(report.status, returned, _words(report.message, hidden), usage, timeline, own)
     except Exception as error:  # a report can be any object, and fail at any touch
         return _error(f"the agent's report cannot be read: {type(error).__name__}: {_words(error, hidden)[:500]}")
+
+
+def _out(error: AgentInfrastructureError, seconds: float, hidden: tuple[str, ...]) -> Supervised:
+    words = _words(error, hidden)
+    # A plug-in's own subclass need not have called the initialiser.
+    return Supervised(_error(words), seconds, infrastructure=words, lasting=getattr(error, "lasting", False) is True)
 
 
 def _error(message: str) -> AgentReport:

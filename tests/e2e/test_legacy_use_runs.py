@@ -29,7 +29,7 @@ from runner.record import RunRecord
 from runner.spellings import BLOT
 from runner.store import Campaign
 from tests.command_line import Call
-from tests.peers.legacy_use_server import INTERRUPTED, KEY, PROVIDER_KEY, LegacyUseServer, Model, Work, plays
+from tests.peers.legacy_use_server import CREDITS, INTERRUPTED, KEY, PROVIDER_KEY, LegacyUseServer, Model, Work, plays
 from tests.peers.rfb_server import wait_until
 from tests.runner.legacy_use_helpers import RESULT, Clock, clock
 from tests.secret_search import leaks_below
@@ -223,8 +223,16 @@ def container_lost(work: Work) -> None:
 
 
 def provider_out(work: Work) -> None:
-    work.turn(status=529, error="overloaded")
-    work.fail("error", "Error code: 529 - {'type': 'error', 'error': {'type': 'overloaded_error'}}")
+    work.refused(529, {"type": "error", "error": {"type": "overloaded_error"}})
+
+
+def provider_without_key(work: Work) -> None:
+    work.server.provider_credentials.clear()
+    work.say("anything")
+
+
+def credits_used_up(work: Work) -> None:
+    work.refused(403, {"detail": CREDITS})
 
 
 def interrupted_by_somebody(work: Work) -> None:
@@ -232,11 +240,15 @@ def interrupted_by_somebody(work: Work) -> None:
 
 
 def server_dies(work: Work) -> None:
+    assert isinstance(work.server, LegacyUseServer)
     work.server.die()
     work.job.stopping.wait(10)
 
 
-@pytest.mark.parametrize("disaster", [container_lost, provider_out, interrupted_by_somebody, server_dies])
+@pytest.mark.parametrize(
+    "disaster",
+    [container_lost, provider_out, provider_without_key, credits_used_up, interrupted_by_somebody, server_dies],
+)
 def test_a_fault_of_what_the_agent_needs_is_never_its_own(made: Callable[..., RunRecord], disaster: Model) -> None:
     def model(work: Work) -> None:
         opens_the_form(work)

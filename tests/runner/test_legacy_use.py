@@ -16,7 +16,7 @@ from runner.agents.legacyuse.client import Server
 from runner.agents.supervision import Supervised, checked, supervise
 from runner.display.handshake import DisplayAddress
 from runner.spellings import BLOT, blot_value
-from tests.peers.legacy_use_server import INTERRUPTED, KEY, PROVIDER_KEY, FaultKind, Work
+from tests.peers.legacy_use_server import CREDITS, INTERRUPTED, KEY, PROVIDER_KEY, FaultKind, Work
 from tests.peers.rfb_server import FakeRfbServer, wait_until
 from tests.runner.legacy_use_helpers import (
     EXAMPLE,
@@ -164,6 +164,7 @@ def test_tokens_turns_and_durations_are_counted_by_us(bench: Bench) -> None:
 
 def test_tokens_of_openai_are_counted_although_the_servers_totals_stay_zero(bench: Bench) -> None:
     bench.server.behaviour.provider = "openai"
+    bench.server.provider_credentials["openai"] = {"api_key": PROVIDER_KEY}
     assert bench.run().usage["input_tokens"] == 900
 
 
@@ -642,8 +643,134 @@ def test_used_up_credits_stop_the_campaign(bench: Bench) -> None:
     [("Job was automatically terminated: exceeded token limit", "error"), ("list index out of range", "error")],
 )
 def test_an_error_of_the_agent_is_its_own(bench: Bench, error: str, status: str) -> None:
-    bench.server.model = lambda work: work.fail("error", error)
+    def model(work: Work) -> None:
+        work.say("I begin.")
+        work.fail("error", error)
+
+    bench.server.model = model
     assert bench.run().status == status
+
+
+# --- the model provider -------------------------------------------------------------------------------------------------
+
+
+def test_without_a_provider_key_nothing_counts_and_no_further_job_is_begun(bench: Bench) -> None:
+    bench.server.provider_credentials.clear()
+    with pytest.raises(AgentInfrastructureError, match="Could not resolve authentication method") as caught:
+        bench.run()
+    assert caught.value.lasting
+    with pytest.raises(
+        AgentInfrastructureError, match="no further job is begun: the model provider does not accept"
+    ) as again:
+        bench.run()
+    assert again.value.lasting
+    assert (len(bench.server.jobs), len(bench.server.targets)) == (1, 1)
+    bench.assert_tidy()
+
+
+USED_UP = {"detail": {"error": CREDITS, "proxy": "legacy-use"}}
+DENIED = {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}}
+POOR = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the API."},
+}
+SPENT = {
+    "error": {"message": "You exceeded your current quota.", "type": "insufficient_quota", "code": "insufficient_quota"}
+}
+BUSY = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+LONG_TALK = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000"},
+}
+PAGE = "<html><head><title>502 Bad Gateway</title></head></html>"
+
+
+@pytest.mark.parametrize("turns", [0, 2], ids=["at-once", "after-turns"])
+@pytest.mark.parametrize(
+    ("status", "body", "lasting"),
+    [
+        (403, USED_UP, True), (402, {"error": {"type": "billing_error"}}, True), (400, POOR, True), (429, SPENT, True),
+        (401, DENIED, True), (403, {"error": {"type": "permission_error"}}, True), (403, "<html>Forbidden</html>", False),
+        (429, {"error": {"type": "rate_limit_error"}}, False), (500, {"error": {"type": "api_error"}}, False), (529, BUSY, False),
+        (502, PAGE, False), (503, "", False), (400, {"error": {"type": "invalid_request_error", "message": "odd"}}, False),
+    ],
+)  # fmt: skip
+def test_what_the_provider_answers_is_not_the_agents_failure(
+    bench: Bench, status: int, body: Any, lasting: bool, turns: int
+) -> None:
+    def model(work: Work) -> None:
+        for _ in range(turns):
+            work.tool("computer", {"action": "screenshot"})
+        work.refused(status, body)
+
+    bench.server.model = model
+    with pytest.raises(AgentInfrastructureError, match="the model provider") as caught:
+        bench.run()
+    assert caught.value.lasting is lasting
+    bench.server.model = lambda work: work.extract(RESULT)
+    if lasting:
+        assert "no further job is begun" in out(bench)
+        assert len(bench.server.jobs) == 1
+    else:
+        assert bench.run().status == "success"
+    bench.assert_tidy()
+
+
+@pytest.mark.parametrize("turns", [0, 2])
+@pytest.mark.parametrize(
+    ("error", "exception"), [("Connection error.", "anthropic.APIConnectionError"), ("", "httpx.ReadTimeout"), ("odd", "openai.APITimeoutError")]
+)  # fmt: skip
+def test_a_provider_out_of_reach_is_not_the_agents_failure(
+    bench: Bench, error: str, exception: str, turns: int
+) -> None:
+    def model(work: Work) -> None:
+        for _ in range(turns):
+            work.tool("computer", {"action": "screenshot"})
+        work.unreached(error, exception)
+
+    bench.server.model = model
+    assert "cannot be reached" in out(bench)
+
+
+def test_a_provider_that_answers_when_it_is_asked_again_has_done_nothing(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        work.answers(529, BUSY)
+        work.say("I cannot do this.")
+
+    bench.server.model = model
+    assert bench.run().status == "failed"
+
+
+def test_a_conversation_too_long_for_the_model_is_the_agents_own(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        work.say("I begin.")
+        work.refused(400, LONG_TALK)
+
+    bench.server.model = model
+    assert bench.run().status == "failed"
+
+
+def test_a_tenant_or_key_that_the_server_does_not_know_stays_so(bench: Bench) -> None:
+    bench.server.behaviour.tenant_active = False
+    with pytest.raises(AgentInfrastructureError) as caught:
+        bench.run()
+    assert caught.value.lasting
+    assert supervised(bench, LONG).lasting, "the runner learns of it"
+
+
+def test_weighted_and_raw_cache_tokens_are_told_apart(bench: Bench) -> None:
+    def model(work: Work) -> None:
+        work.say("kept whole")
+        work.keeps_answers = False
+        work.extract(RESULT)
+
+    bench.server.model = model
+    report = bench.run()
+    counted = {name: number for name, number in report.usage.items() if "cache" in name}
+    assert counted == {
+        "cache_write_tokens": 100, "cache_read_tokens": 200, "cache_write_tokens_weighted": 125, "cache_read_tokens_weighted": 20,
+    }  # fmt: skip
+    assert (report.usage["turns"], report.usage["input_tokens"], report.usage["output_tokens"]) == (2, 2000, 100)
 
 
 def test_ending_without_an_extraction_is_giving_up(bench: Bench) -> None:
@@ -837,7 +964,7 @@ def test_ordinary_words_among_the_settings_and_headers_may_be_right_answers(
     (bench.folder / "region").write_text("global")
     (bench.folder / "key").write_text("sk-planted-key")
     bench.more = "provider: {name: anthropic, credentials: {api_key: {file: key}, region: {file: region}}}\n"
-    monkeypatch.setattr("tests.peers.legacy_use_server.PROVIDER_KEY", "none")
+    monkeypatch.setattr("tests.peers.legacy_use.work.PROVIDER_KEY", "none")
     bench.server.model = lambda work: work.extract(answer)
     report = checked(bench.run())
     assert (report.status, report.returned) == ("success", answer)

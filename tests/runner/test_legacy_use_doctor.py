@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +14,15 @@ import pytest
 
 from runner.agents import legacy_use
 from runner.agents.legacyuse.checks import findings
+from runner.agents.legacyuse.client import Server
 from runner.agents.legacyuse.configuration import Configuration
+from runner.agents.legacyuse.workplace import Workplace
 from runner.findings import Finding
-from tests.peers.legacy_use_server import LegacyUseServer
+from tests.peers.legacy_use_server import KEY, LegacyUseServer
+from tests.peers.rfb_server import wait_until
 from tests.runner.legacy_use_helpers import configuration
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -33,8 +42,70 @@ def test_a_server_that_has_everything(server: LegacyUseServer, tmp_path: Path) -
     )
     assert "1024x768" in found["size"].message
     assert not server.jobs
-    assert all(session["is_archived"] for session in server.sessions.values())
-    assert all(target["is_archived"] for target in server.targets.values())
+    assert nothing_is_left(server)
+
+
+def nothing_is_left(server: LegacyUseServer) -> bool:
+    """No target, archived or not, with its password; and no container that runs."""
+    return not server.targets and not server.sessions
+
+
+@pytest.mark.parametrize("history", ["keep", "erase"])
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        lambda server: None,
+        lambda server: server.fault("GET", "sessions/[^/]+", "broken", 99),
+        lambda server: server.fault("POST", "sessions/", "broken_after"),
+        lambda server: server.fault("POST", "targets/", "lost"),
+        lambda server: server.fault("DELETE", "targets/[^/]+/hard", "broken"),
+        lambda server: setattr(server.behaviour, "has_image", False),
+        lambda server: setattr(server.behaviour, "has_docker_network", False),
+    ],
+    ids=["none", "session-unreadable", "session-broken", "target-lost", "removal-broken", "no-image", "no-network"],
+)
+def test_whatever_happens_no_password_is_left_on_the_server(
+    server: LegacyUseServer, tmp_path: Path, trouble: Callable[[LegacyUseServer], object], history: str
+) -> None:
+    trouble(server)
+    looked(configuration(server, tmp_path, f"history: {history}\n", health="300ms"))
+    assert server.count("POST", "targets/") == 1
+    assert nothing_is_left(server)
+
+
+def test_what_nobody_has_foreseen_leaves_nothing_either(
+    server: LegacyUseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Workplace) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(Workplace, "_wait_for_health", broken)
+    with pytest.raises(RuntimeError):
+        findings(configuration(server, tmp_path))
+    assert nothing_is_left(server)
+
+
+def test_a_doctor_that_is_ended_while_it_looks_leaves_nothing(server: LegacyUseServer, tmp_path: Path) -> None:
+    """It looks from a thread that ends with the program."""
+    server.behaviour.health_after = 600.0
+    configuration(server, tmp_path, health="10m")
+    code = (
+        "import os, signal, sys\nfrom runner.agents.base import doctor_of\nfrom runner.worker import Worker\n"
+        f"Worker().ended(lambda: doctor_of('legacy-use:{tmp_path / 'legacy-use.yaml'}'), 600)"
+    )
+    environment = {**os.environ, "LEGACY_USE_API_KEY": KEY, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL) as doctor:
+        wait_until(lambda: server.count("GET", "sessions/[^/]+") > 0, 60)
+        doctor.send_signal(signal.SIGINT)
+        doctor.wait(60)
+    assert nothing_is_left(server)
+
+
+def test_what_could_not_be_removed_is_told(server: LegacyUseServer, tmp_path: Path) -> None:
+    server.fault("DELETE", "targets/[^/]+/hard", "broken", 99)
+    found = looked(configuration(server, tmp_path))
+    assert found["tidying"].ok is False
+    assert f"left on the server: the target {next(iter(server.targets))}" in found["tidying"].message
 
 
 def test_a_server_that_is_down(server: LegacyUseServer, tmp_path: Path) -> None:
@@ -73,6 +144,32 @@ def test_a_wrong_key(server: LegacyUseServer, tmp_path: Path) -> None:
     assert "another-key" not in finding.message
 
 
+def test_a_provider_for_which_the_server_has_no_key(server: LegacyUseServer, tmp_path: Path) -> None:
+    server.provider_credentials.clear()
+    finding = looked(configuration(server, tmp_path))["provider"]
+    assert finding.ok is False
+    assert "no key" in finding.message
+    assert "provider.credentials" in finding.remedy
+
+
+def test_a_key_that_the_first_run_gives_the_server_is_enough(server: LegacyUseServer, tmp_path: Path) -> None:
+    server.provider_credentials.clear()
+    (tmp_path / "key").write_text("sk-planted-key")
+    more = "provider: {name: anthropic, credentials: {api_key: {file: key}}}\n"
+    assert looked(configuration(server, tmp_path, more))["provider"].ok is True
+    assert server.count("POST", "settings/providers") == 0
+
+
+@pytest.mark.parametrize("available", [None, "yes", 1])
+def test_a_provider_of_which_nothing_is_said_is_not_called_ready(
+    server: LegacyUseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available: object
+) -> None:
+    answer = {"current_provider": "anthropic", "providers": [{"provider": "anthropic", "available": available}]}
+    monkeypatch.setattr(Server, "get", lambda self, path, **_: answer if path == "settings/providers" else [])
+    monkeypatch.setattr("runner.agents.legacyuse.checks._container", lambda *_: [])
+    assert looked(configuration(server, tmp_path))["provider"].ok is None
+
+
 def test_another_provider(server: LegacyUseServer, tmp_path: Path) -> None:
     found = looked(configuration(server, tmp_path, "provider: {name: openai}\n"))
     assert found["provider"].ok is False
@@ -84,7 +181,6 @@ def test_a_docker_image_that_is_not_there(server: LegacyUseServer, tmp_path: Pat
     found = looked(configuration(server, tmp_path, health="300ms"))
     assert found["session"].ok is False
     assert "docker image inspect legacy-use-target:local" in found["session"].remedy
-    assert all(session["is_archived"] for session in server.sessions.values())
 
 
 def test_a_display_that_containers_cannot_reach(server: LegacyUseServer, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runner.agents.legacyuse.account import LogEntry
-from runner.agents.legacyuse.ending import INTERRUPTED, OUT_OF_CREDITS, JobState, ending_of
+from runner.agents.legacyuse.ending import INTERRUPTED, Ending, Evidence, JobState, ending_of
+from runner.agents.legacyuse.provider import OUT_OF_CREDITS
 
 OVER = "the agent's time was over"
 
@@ -22,8 +25,16 @@ def mismatch(reasoning: str) -> list[LogEntry]:
     return [CLICK, said("ui_not_as_expected", reasoning=reasoning), SYSTEM]
 
 
-def status(job: JobState, log: list[LogEntry] | None, stopped: str | None = None) -> str | None:
-    return ending_of(job, log, stopped=stopped).status
+OVERLOADED = {"response": {"status_code": 529, "body": '{"error": {"type": "overloaded_error"}}'}}
+ANSWERED = {"response": {"status_code": 200, "body": "{}"}}
+
+
+def ended(job: JobState, log: list[LogEntry] | None, stopped: str | None = None, **known: Any) -> Ending:
+    return ending_of(job, Evidence(log, **known), stopped=stopped)
+
+
+def status(job: JobState, log: list[LogEntry] | None, stopped: str | None = None, **known: Any) -> str | None:
+    return ended(job, log, stopped, **known).status
 
 
 def paused(error: str | None) -> JobState:
@@ -43,6 +54,7 @@ INFRASTRUCTURE = [
     "Session not found",
     INTERRUPTED,
     OUT_OF_CREDITS,
+    f"Error code: 403 - {{'error': '{OUT_OF_CREDITS}'}}",
 ]
 
 
@@ -62,7 +74,7 @@ def test_a_machine_lost_before_the_models_stop_took_effect_is_not_counted(error:
 
 
 def test_only_credits_stop_the_campaign() -> None:
-    assert [e for e in INFRASTRUCTURE if ending_of(paused(e), [], stopped=None).stop_campaign] == [OUT_OF_CREDITS]
+    assert [e for e in INFRASTRUCTURE if ended(paused(e), []).lasting] == INFRASTRUCTURE[-2:]
 
 
 @pytest.mark.parametrize("error", [INTERRUPTED, "Target container at 172.17.0.9 failed health check. Status: 503"])
@@ -95,7 +107,8 @@ def test_without_the_log_only_our_own_interrupt_is_certain() -> None:
         ("Request timed out.", None),
         ("API 'legacyproof.x' not found", None),
         (None, None),
-        ("'NoneType' object is not subscriptable", "error"),
+        ("(psycopg2.OperationalError) server closed the connection unexpectedly", None),
+        ("QueuePool limit of size 5 overflow 4 reached, connection timed out, timeout 30.00", None),
     ],
 )
 def test_an_error_counts_if_it_is_the_agents(error: str | None, expected: str | None) -> None:
@@ -103,10 +116,38 @@ def test_an_error_counts_if_it_is_the_agents(error: str | None, expected: str | 
     assert status(failed(error), None) == expected
 
 
+ODD = "'NoneType' object is not subscriptable"
+
+
+def test_an_error_that_nothing_explains_counts_if_the_model_has_spoken_and_its_account_could_be_read() -> None:
+    assert status(failed(ODD), [CLICK, SYSTEM]) == "error"
+    assert status(failed(ODD), [CLICK], exchanges=[OVERLOADED, ANSWERED]) == "error"
+    assert status(failed(ODD), [CLICK], OVER) == "timeout"
+    assert status(failed(ODD), None) is None
+    assert status(failed(ODD), [CLICK], exchanges=None) is None
+    assert status(failed(ODD), [SYSTEM]) is None
+    assert status(failed(ODD), [CLICK], exchanges=[ANSWERED, OVERLOADED]) is None
+
+
+@pytest.mark.parametrize(("available", "lasting"), [(False, True), (True, False), (None, False)])
+def test_a_provider_that_the_server_calls_unavailable_stays_so(available: bool | None, lasting: bool) -> None:
+    ending = ended(failed(ODD), [SYSTEM], available=available)
+    assert (ending.status, ending.lasting) == (None, lasting)
+    assert ended(failed(ODD), [CLICK], available=available).status == "error", "it has answered all the same"
+
+
+@pytest.mark.parametrize("job", [paused(INTERRUPTED), JobState("running")])
+def test_a_time_that_ends_while_the_provider_fails_is_not_the_agents(job: JobState) -> None:
+    assert status(job, [CLICK], OVER, exchanges=[ANSWERED, OVERLOADED]) is None
+    assert status(job, None, OVER, exchanges=[ANSWERED, OVERLOADED]) is None
+    assert status(job, [CLICK], OVER, exchanges=[OVERLOADED, ANSWERED]) == "timeout"
+
+
 def test_an_error_that_the_model_returns_is_its_own_word() -> None:
     log = [said("extraction", data={"name": "x", "result": {"error": "Error code: 500"}}), SYSTEM]
     assert status(failed("Error code: 500"), log) == "failed"
     assert status(failed("Error code: 500 - overloaded"), log) is None
+    assert status(failed("Error code: 500"), None) is None
 
 
 def test_an_extraction_without_a_result_part_is_read_whole() -> None:

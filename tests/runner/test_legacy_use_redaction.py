@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from runner.agents.legacyuse.account import MAX_PICTURE, LogEntry, entries, provider_keys, timeline, usage
+from runner.agents.legacyuse.account import MAX_PICTURE, LogEntry, contents, entries, provider_keys, timeline, usage
 from runner.agents.legacyuse.client import ServerOut
+from runner.agents.legacyuse.provider import trouble_of
 from runner.agents.legacyuse.redaction import Redactor
 from runner.spellings import BLOT
 
@@ -77,22 +78,22 @@ def test_keys_that_only_the_server_knows_are_known_by_their_form(key: str) -> No
 
 def test_keys_in_the_exchanges_headers_are_learnt() -> None:
     headers = {"X-Api-Key": "odd-key-1", "Authorization": "Token other-key", "host": "a-host-of-theirs"}
-    exchanges = [{"content": {"request": {"headers": headers}}}]
+    exchanges = [{"request": {"headers": headers}}]
     assert provider_keys(exchanges) == {"odd-key-1", "Token other-key", "other-key"}
 
 
 @pytest.mark.parametrize("header", ["", " ", "none", "Bearer", "Bearer none", "Bearer global", "x" * 7])
 def test_words_in_the_headers_that_are_no_keys_are_not_learnt(header: str) -> None:
     """A server that needs no key is often given the word ``none``, which stands in right answers too."""
-    learnt = provider_keys([{"content": {"request": {"headers": {"Authorization": header, "x-api-key": "EMPTY"}}}}])
+    learnt = provider_keys([{"request": {"headers": {"Authorization": header, "x-api-key": "EMPTY"}}}])
     assert not learnt - {header}
     assert BLOT not in Redactor(learnt).text("allergies: none; validity: global", 100)
 
 
 @pytest.mark.parametrize("exchanges", [[], [{}], [{"content": 5}], [{"content": {"request": {"headers": []}}}]])
 def test_exchanges_of_any_form_are_borne(exchanges: object) -> None:
-    assert provider_keys(exchanges) == set()
-    assert usage(exchanges, [])["turns"] == 0
+    assert provider_keys(contents(exchanges)) == set()
+    assert usage(contents(exchanges), [])["turns"] == 0
 
 
 def test_what_is_learnt_later_is_hidden_as_well() -> None:
@@ -207,20 +208,23 @@ def test_content_of_any_form_is_borne(content: object) -> None:
     timeline(log, 0.0, Redactor(["secret"]))
     usage(
         [
-            {"content": content},
-            {"content": {"response": content}},
-            {"content": {"response": {"status_code": 200, "body": content}}},
+            {"response": content},
+            {"response": {"status_code": 200, "body": content}},
+            {"response": {"status_code": content, "body": content}},
         ],
         log,
     )
+    for exchange in ({"response": content}, {"error": content}, {"response": {"status_code": 529, "body": content}}):
+        trouble_of("odd", [exchange], log)
+    assert usage(contents([{"content": content}]), []) is not None
 
 
 def test_an_exchange_whose_answer_is_not_whole_counts_with_the_servers_numbers() -> None:
     content = {"response": {"status_code": 200, "body": '{"usage": {"inp'}, "input_tokens": 7, "output_tokens": 3}
-    assert usage([{"content": content}], []) | {} == {
+    assert usage([content], []) == {
         "turns": 1, "input_tokens": 7, "output_tokens": 3, "tool_calls": 0, "tool_failures": 0,
     }  # fmt: skip
 
 
 def test_an_exchange_that_failed_is_no_turn() -> None:
-    assert usage([{"content": {"response": {"status_code": 529, "body": "{}"}}}], [])["turns"] == 0
+    assert usage([{"response": {"status_code": 529, "body": "{}"}}], [])["turns"] == 0

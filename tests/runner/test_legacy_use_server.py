@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
+import threading
 import time
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.peers.legacy_use_server import KEY, TENANT, LegacyUseServer, Work
+from tests.peers.legacy_use_server import CREDITS, KEY, NO_KEY, TENANT, LegacyUseServer, Model, Work
 from tests.peers.rfb_server import FakeRfbServer, wait_until
 
 DEFINITION = {
@@ -89,7 +93,12 @@ def test_a_job_is_pending_then_queued_and_lacks_what_it_was_not_given(client: Cl
     assert made["status"] == "pending"
     assert client("GET", f"targets/{target}/jobs/{made['id']}").json()["status"] == "queued"
     assert client("POST", f"targets/{target}/jobs/", {"api_name": "y"}).status_code == 400
-    assert client("POST", "targets/nobody/jobs/", {"api_name": "x"}).status_code == 404
+    assert client("POST", f"targets/{uuid.uuid4()}/jobs/", {"api_name": "x"}).status_code == 404
+    assert client("POST", "targets/nobody/jobs/", {"api_name": "x"}).status_code == 422
+    assert (made["total_input_tokens"], made["total_output_tokens"]) == (None, None)
+    there = client("GET", f"targets/{target}/jobs/{made['id']}").json()
+    assert (there["total_input_tokens"], there["total_output_tokens"]) == (0, 0)
+    assert there["duration_seconds"] >= 0
 
 
 def test_parameters_are_filled_in_by_replacement_and_missing_ones_are_left(
@@ -226,3 +235,194 @@ def test_logs_hold_screenshots_and_exchanges_keys(client: Client, display: FakeR
     assert request["headers"]["x-api-key"].startswith("sk-ant-")
     assert isinstance(request["body"], str)
     assert "base64_image" in request["body"]
+
+
+# --- as it was seen to be with the adapter --------------------------------------------------------------------------------
+
+
+def ended(client: Client, display: FakeRfbServer, model: Model) -> tuple[str, str]:
+    """A job that has ended, and its target."""
+    client.server.model = model
+    target = client.target(display.port)
+    job = client.job(target)
+    wait_until(lambda: client.status(job) not in ("pending", "queued", "running"))
+    return target, job
+
+
+def lines(client: Client, target: str, job: str) -> list[str]:
+    """The system's lines in a job's log."""
+    log = client("GET", f"targets/{target}/jobs/{job}/logs/").json()
+    told = [entry["content"] for entry in log if entry["log_type"] == "system"]
+    return [line if isinstance(line, str) else line["message_type"] for line in told]
+
+
+def test_the_fields_of_targets_sessions_and_jobs(client: Client, display: FakeRfbServer) -> None:
+    stored = {
+        "id", "name", "type", "host", "username", "password", "port", "vpn_config", "vpn_username", "vpn_password", "width", "height",
+        "rdp_params", "created_at", "updated_at", "is_archived", "queue_status", "blocking_jobs", "has_blocking_jobs",
+        "blocking_jobs_count", "has_active_session", "has_initializing_session",
+    }  # fmt: skip
+    target, job = ended(client, display, lambda work: work.mismatch("odd"))
+    body = {"name": "t", "type": "vnc", "host": "127.0.0.1", "password": "p"}
+    made = client("POST", "targets/", body).json()
+    there = client("GET", f"targets/{target}").json()
+    assert {*made} == {*there} == stored
+    assert (made["queue_status"], made["blocking_jobs"], made["has_active_session"]) == (None, None, False)
+    (blocking,) = there["blocking_jobs"]
+    row = {
+        "id", "target_id", "session_id", "api_name", "parameters", "status", "result", "error", "created_at", "updated_at",
+        "completed_at", "api_definition_version_id", "total_input_tokens", "total_output_tokens",
+    }  # fmt: skip
+    assert {*blocking} == row | {"lease_owner", "lease_expires_at", "cancel_requested"}
+    shown = client("GET", f"targets/{target}/jobs/{job}").json()
+    assert {*shown} == row | {"api_exchanges", "duration_seconds"}
+    (session,) = client("GET", "sessions/").json()
+    assert {*session} == {
+        "id", "name", "description", "target_id", "status", "state", "container_id", "container_ip", "created_at", "updated_at",
+        "is_archived", "archive_reason", "last_job_time", "container_status",
+    }  # fmt: skip
+    assert session["last_job_time"] is None
+
+
+def test_only_the_list_of_targets_knows_of_their_sessions(client: Client, display: FakeRfbServer) -> None:
+    target = client.target(display.port)
+    client("POST", "sessions/", {"name": "s", "target_id": target})
+    (listed,) = client("GET", "targets/").json()
+    assert listed["has_initializing_session"] is True
+    assert client("GET", f"targets/{target}").json()["has_initializing_session"] is False
+
+
+def test_the_log_has_its_order(client: Client, display: FakeRfbServer) -> None:
+    begun = ["Job added to queue", "Queue picked up job", "Waiting for session to become ready before execution"]
+    executing = ["Executing API with parameters: {}", "initial_prompt"]
+    told = lines(client, *ended(client, display, lambda work: work.extract({})))
+    assert told == [*begun, *executing, "Job completed with status: JobStatus.SUCCESS"]
+    target, job = ended(client, display, lambda work: work.mismatch("odd"))
+    assert lines(client, target, job) == [
+        *begun, *executing, f"Target {target} queue will be paused due to job paused",
+        "Job completed with status: JobStatus.PAUSED and reason: odd",
+    ]  # fmt: skip
+
+
+def test_an_interrupt_is_told_in_the_log_and_takes_effect_sooner_while_the_session_is_waited_for(
+    client: Client, display: FakeRfbServer
+) -> None:
+    client.server.behaviour.interrupt_after = 60.0
+    client.server.behaviour.health_after = client.server.behaviour.health_timeout = 60.0
+    target = client.target(display.port)
+    job = client.job(target)
+    wait_until(lambda: client.status(job) == "running")
+    assert client("POST", f"targets/{target}/jobs/{job}/interrupt/").status_code == 200
+    wait_until(lambda: client.status(job) == "paused")
+    told = lines(client, target, job)
+    assert [line for line in told if "cancel" in line] == [
+        "Job cancel requested by user",
+        "Job execution was cancelled",
+    ]
+
+
+def test_the_health_of_a_container_is_told_with_its_reason(client: Client) -> None:
+    target = client.target(port=1)
+    session = client("POST", "sessions/", {"name": "s", "target_id": target}).json()
+    health = session["container_status"]["health"]
+    assert health["healthy"] is False
+    assert health["reason"].startswith("Target container at 172.17.0.9 failed health check: ")
+    assert health["timestamp"].endswith("+0000")
+    assert re.fullmatch(r"[0-9T:.-]+", session["created_at"]), "without a zone"
+    client.server.behaviour.health_timeout = 0.05
+    job = client.job(target)
+    wait_until(lambda: client.status(job) == "paused")
+    error = client.server.jobs[job].data["error"]
+    assert error.startswith(
+        "Timeout waiting for session to become ready: Target container at 172.17.0.9 failed health check: "
+    )
+
+
+def test_cached_tokens_are_weighted_in_exchanges_and_totals(client: Client, display: FakeRfbServer) -> None:
+    def model(work: Work) -> None:
+        work.say("one")
+        work.say("two")
+        work.extract({})
+
+    target, job = ended(client, display, model)
+    exchanges = client("GET", f"targets/{target}/jobs/{job}/http_exchanges/").json()
+    for exchange in (entry["content"] for entry in exchanges):
+        usage = json.loads(exchange["response"]["body"])["usage"]
+        assert (usage["cache_creation_input_tokens"], usage["cache_read_input_tokens"]) == (100, 200)
+        assert (exchange["cache_creation_tokens"], exchange["cache_read_tokens"]) == (125, 20)
+    shown = client("GET", f"targets/{target}/jobs/{job}").json()
+    assert (shown["total_input_tokens"], shown["total_output_tokens"]) == (3435, 150)
+
+
+def test_without_a_key_the_first_turn_fails_and_the_provider_is_not_available(
+    client: Client, display: FakeRfbServer
+) -> None:
+    client.server.provider_credentials.clear()
+    target, job = ended(client, display, lambda work: work.extract({}))
+    shown = client("GET", f"targets/{target}/jobs/{job}").json()
+    assert (shown["status"], shown["error"]) == ("error", NO_KEY)
+    assert shown["error"].startswith('"Could not resolve authentication method. Expected ')
+    providers = client("GET", "settings/providers").json()
+    active = next(p for p in providers["providers"] if p["provider"] == providers["current_provider"])
+    assert active["available"] is False
+    assert client("GET", f"targets/{target}/jobs/{job}/http_exchanges/").json() == []
+
+
+def test_used_up_credits_pause_and_other_refusals_fail(client: Client, display: FakeRfbServer) -> None:
+    def outcome(status: int, body: Any) -> tuple[str, str]:
+        target, job = ended(client, display, lambda work: work.refused(status, body))
+        shown = client("GET", f"targets/{target}/jobs/{job}").json()
+        return shown["status"], shown["error"]
+
+    assert outcome(403, {"detail": CREDITS}) == ("paused", "Error code: 403 - {'detail': 'API Credits Exceeded'}")
+    assert outcome(529, {"detail": "x"}) == ("error", "Error code: 529 - {'detail': 'x'}")
+    assert outcome(502, "<html>") == ("error", "<html>"), "what is no JSON is taken as it is"
+
+
+def test_results_of_tools_are_empty_texts_or_objects(client: Client, display: FakeRfbServer) -> None:
+    def model(work: Work) -> None:
+        work.tool("computer", {"action": "left_click"})
+        work.result(error={"error": "coordinate is required", "output": None})
+        work.extract({"n": 1})
+
+    target, job = ended(client, display, model)
+    log = client("GET", f"targets/{target}/jobs/{job}/logs/").json()
+    results = [entry["content"] for entry in log if entry["log_type"] == "tool_use"]
+    assert [(result["output"], result["error"]) for result in results[:2]] == [
+        ("", ""), ("", {"error": "coordinate is required", "output": None}),
+    ]  # fmt: skip
+    assert results[2]["output"] == '{\n  "name": "x",\n  "result": {\n    "n": 1\n  }\n}'
+
+
+def test_what_is_not_there_is_told_in_several_ways(client: Client) -> None:
+    unknown = str(uuid.uuid4())
+    assert client("GET", f"targets/{unknown}").status_code == 404
+    assert client("GET", "targets/nobody").status_code == 422
+    failed = client("POST", f"targets/{unknown}/unarchive")
+    assert (failed.status_code, [*failed.json()]) == (500, ["detail"])
+    assert client("GET", "api/definitions/x").json()["name"] == "x"
+    client("DELETE", "api/definitions/x")
+    assert client("GET", "api/definitions/x").status_code == 404
+
+
+def test_an_archived_target_keeps_its_password(client: Client) -> None:
+    target = client.target()
+    client("DELETE", f"targets/{target}")
+    (kept,) = client("GET", "targets/?include_archived=true").json()
+    assert (kept["is_archived"], kept["password"]) == (True, "p")
+    client("DELETE", f"targets/{target}/hard")
+    assert client("GET", "targets/?include_archived=true").json() == []
+
+
+def test_a_terminated_server_answers_no_more_and_lets_its_jobs_go_on(client: Client, display: FakeRfbServer) -> None:
+    goes_on = threading.Event()
+    client.server.model = lambda work: work.extract({}) if goes_on.wait(20) else None
+    job = client.job(client.target(display.port))
+    wait_until(lambda: client.status(job) == "running")
+    client.server.terminate()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{client.server.url}/api/openapi.json", trust_env=False)
+    goes_on.set()
+    wait_until(lambda: client.status(job) == "success")
+    client.server.revive()
+    assert httpx.get(f"{client.server.url}/api/openapi.json", trust_env=False).status_code == 200

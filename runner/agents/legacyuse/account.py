@@ -1,6 +1,8 @@
 """A job's own account: its log as a timeline with screenshots, and what it used, counted from its exchanges with the model.
 
-The server's own totals weigh cached tokens, are zero for some providers and grow after the end; so nothing of them is taken.
+The server's own totals weigh cached tokens, are zero for some providers and grow after the end; so nothing of them is taken. What it
+has counted of a single exchange stands in where the provider's answer was not kept whole; the cached tokens among it are weighted too, and
+are told apart from the provider's.
 """
 
 from __future__ import annotations
@@ -141,18 +143,20 @@ def words(value: Any, depth: int = 0) -> str:
             return json.dumps(value)
 
 
-def usage(exchanges: Any, log: Sequence[LogEntry]) -> dict[str, float]:
+def usage(exchanges: Sequence[Mapping[str, Any]], log: Sequence[LogEntry]) -> dict[str, float]:
     """Turns, tokens and tool calls of a job.
 
     Args:
-        exchanges: The exchanges with the model's provider, as the server lists them.
+        exchanges: The contents of the exchanges with the model's provider, see :func:`contents`.
         log: The job's log.
 
-    Raises:
-        ServerOut: The exchanges are no list.
+    Returns:
+        Counts by name. ``cache_write_tokens`` and ``cache_read_tokens`` are the provider's raw ones; where an answer was not kept whole,
+        what the server has made of them, 1.25 and 0.1 of the raw ones rounded down, is in ``cache_write_tokens_weighted`` and
+        ``cache_read_tokens_weighted``, never in both.
     """
     counted: dict[str, float] = {"turns": 0, "input_tokens": 0, "output_tokens": 0}
-    for content in _contents(exchanges):
+    for content in exchanges:
         used = _used(content)
         if used is None:
             continue
@@ -177,14 +181,17 @@ _TOKENS = {
     "output_tokens": ("output_tokens", "completion_tokens"),
     "cache_write_tokens": ("cache_creation_input_tokens",),
     "cache_read_tokens": ("cache_read_input_tokens",),
+    "cache_write_tokens_weighted": ("cache_creation_tokens",),
+    "cache_read_tokens_weighted": ("cache_read_tokens",),
 }
-"""What providers call what they count: Anthropic, OpenAI."""
+"""What is called what it counts by Anthropic and OpenAI, and by the server itself for an exchange."""
+_COUNTED_BY_THE_SERVER = ("input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens")
 
 
-def provider_keys(exchanges: Any) -> set[str]:
+def provider_keys(exchanges: Sequence[Mapping[str, Any]]) -> set[str]:
     """The keys with which the server authenticates to the provider; it shows them in clear text."""
     keys: set[str] = set()
-    for content in _contents(exchanges):
+    for content in exchanges:
         request = content.get("request")
         headers = request.get("headers") if isinstance(request, dict) else None
         for name, value in (headers or {}).items() if isinstance(headers, dict) else ():
@@ -193,12 +200,17 @@ def provider_keys(exchanges: Any) -> set[str]:
     return {key for key in keys if len(key) >= _SHORTEST_KEY}
 
 
-def _contents(exchanges: Any) -> list[dict[str, Any]]:
+def contents(exchanges: Any) -> list[dict[str, Any]]:
+    """What was exchanged with the model's provider, the last one last.
+
+    Raises:
+        ServerOut: The exchanges are no list.
+    """
     found = [item.get("content") for item in objects(exchanges, MAX_ENTRIES)]
     return [content for content in found if isinstance(content, dict)]
 
 
-def _used(content: dict[str, Any]) -> dict[str, Any] | None:
+def _used(content: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the provider says was used by one exchange; ``None``: the exchange had no answer."""
     response = content.get("response")
     if not isinstance(response, dict) or not _is_count(response.get("status_code")) or response["status_code"] >= 400:
@@ -212,13 +224,8 @@ def _used(content: dict[str, Any]) -> dict[str, Any] | None:
     used = body.get("usage") if isinstance(body, dict) else None
     if isinstance(used, dict):
         return used
-    # An answer that was not kept whole: what the server itself has counted of it.
-    return {
-        "input_tokens": content.get("input_tokens"),
-        "output_tokens": content.get("output_tokens"),
-        "cache_creation_input_tokens": content.get("cache_creation_tokens"),
-        "cache_read_input_tokens": content.get("cache_read_tokens"),
-    }
+    # An answer that was not kept whole: what the server itself has counted of it, under the names that it has there.
+    return {name: content.get(name) for name in _COUNTED_BY_THE_SERVER}
 
 
 def _is_count(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from prompts.render import Style
@@ -12,8 +13,8 @@ from runner.agents.base import AgentInfrastructureError, AgentReport, AgentSpecE
 from runner.agents.legacyuse import account
 from runner.agents.legacyuse.client import MAX_ACCOUNT, Refusal, Server, ServerOut, objects
 from runner.agents.legacyuse.configuration import HEIGHT, WIDTH, Configuration
-from runner.agents.legacyuse.definition import Definition, Definitions, Version, definition_of, is_version_of
-from runner.agents.legacyuse.ending import Ending, JobState, ending_of
+from runner.agents.legacyuse.definition import Definition, Definitions, definition_of, is_version_of
+from runner.agents.legacyuse.ending import Ending, Evidence, JobState, ending_of
 from runner.agents.legacyuse.redaction import Redactor
 from runner.agents.legacyuse.workplace import Workplace
 from runner.display.errors import DisplayError
@@ -62,35 +63,50 @@ class LegacyUseAgent:
         self._configuration = configuration
         self._definitions = Definitions()
         self._lock = threading.Lock()
-        self._provider: str | None = None
-        self._out_of_credits: str | None = None
+        self._provider: Provider | None = None
+        self._in_vain: str | None = None
 
     def run(self, task: AgentTask) -> AgentReport:
         """See :meth:`runner.agents.base.Agent.run`."""
-        if self._out_of_credits is not None:
-            raise AgentInfrastructureError(f"no further job is begun: {self._out_of_credits}")
+        if self._in_vain is not None:
+            raise AgentInfrastructureError(f"no further job is begun: {self._in_vain}", lasting=True)
         with Server(self._configuration) as server:
             run = _Run(self._configuration, server, task)
             try:
                 ending = run.carry_out(self._provider_of(server), self._definitions)
             except (ServerOut, Refusal, AgentInfrastructureError) as error:
-                ending = Ending(None, str(error))
+                ending = Ending(None, str(error), lasting=isinstance(error, Refusal) and error.lasting)
             finally:
                 run.close()
-        if ending.stop_campaign:
-            self._out_of_credits = ending.message
+        if ending.lasting:
+            self._in_vain = run.cleaned(ending.message)
         if ending.status is None:
-            raise AgentInfrastructureError(run.message(ending))
+            raise AgentInfrastructureError(run.message(ending), lasting=ending.lasting)
         return run.report(ending)
 
-    def _provider_of(self, server: Server) -> str:
+    def _provider_of(self, server: Server) -> Provider:
         with self._lock:
             if self._provider is None:
                 self._provider = chosen_provider(server, self._configuration)
             return self._provider
 
 
-def chosen_provider(server: Server, configuration: Configuration) -> str:
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A model provider, as the server shows it.
+
+    Attributes:
+        name: The server's name for it.
+        model: The model that it is asked for.
+        available: Whether the server has what it needs to use it; ``None``: it does not say.
+    """
+
+    name: str
+    model: str
+    available: bool | None
+
+
+def chosen_provider(server: Server, configuration: Configuration) -> Provider:
     """Has the server use the configured provider, and says which one it uses, with its model.
 
     Raises:
@@ -102,14 +118,16 @@ def chosen_provider(server: Server, configuration: Configuration) -> str:
     if wanted is not None and configuration.credentials:
         body = {"provider": wanted.name, "credentials": dict(configuration.credentials)}
         server.post("settings/providers", body)
-    current, model = active_provider(server)
-    if wanted is not None and current != wanted.name:
-        raise AgentInfrastructureError(f"the server's active provider is {current}, not {wanted.name} as configured")
-    return f"{current} ({model})"
+    active = active_provider(server)
+    if wanted is not None and active.name != wanted.name:
+        raise AgentInfrastructureError(
+            f"the server's active provider is {active.name}, not {wanted.name} as configured"
+        )
+    return active
 
 
-def active_provider(server: Server) -> tuple[str, str]:
-    """The server's active provider and its model.
+def active_provider(server: Server) -> Provider:
+    """The server's active provider.
 
     Raises:
         Refusal: The server does not say.
@@ -119,8 +137,10 @@ def active_provider(server: Server) -> tuple[str, str]:
     if not isinstance(answer, dict):
         raise ServerOut("the server's answer is no list of providers")
     current = str(answer.get("current_provider"))[:100]
-    models = [p.get("default_model") for p in objects(answer.get("providers")) if p.get("provider") == current]
-    return current, str(models[0] if models else "unknown model")[:200]
+    known = next((p for p in objects(answer.get("providers")) if p.get("provider") == current), {})
+    available = known.get("available")
+    model = str(known.get("default_model", "unknown model"))[:200]
+    return Provider(current, model, available if isinstance(available, bool) else None)
 
 
 class _Run:
@@ -144,7 +164,7 @@ class _Run:
         self._returned: Any = None
         self._place = Workplace(server, configuration, self._over, task.cancelled.wait)
 
-    def carry_out(self, provider: str, definitions: Definitions) -> Ending:
+    def carry_out(self, provider: Provider, definitions: Definitions) -> Ending:
         """Does it all but tidying up.
 
         Raises:
@@ -156,7 +176,8 @@ class _Run:
         _check_display(task, self._configuration)
         definition = definition_of(task, self._configuration.settings.prompt_cleanup)
         version = definitions.ensure(self._server, definition)
-        self._say(f"{provider}; definition {definition.name}, version {version.number}, {version.id}")
+        about = f"{provider.name} ({provider.model}){', not available' if provider.available is False else ''}"
+        self._say(f"{about}; definition {definition.name}, version {version.number}, {version.id}")
         place.open(task.display, task.contract)
         self._usage["session_seconds"] = self._elapsed()
         self._say(f"target {place.target}, session {place.session}: its container is connected to the display")
@@ -167,16 +188,22 @@ class _Run:
             raise
         self._say(f"job {place.job}")
         job, stopped = place.follow()
-        return self._concluded(job, stopped, definition, version)
+        known = self._account(job, stopped, available=provider.available)
+        if job.version not in (None, version.id) and not is_version_of(self._server, definition, job.version):
+            return Ending(None, "somebody has changed the definition: the job used another version than was imported")
+        ending = ending_of(job, known, stopped=stopped)
+        if ending.status == "success":
+            self._take_result(job, definition)
+        return ending
 
-    def _concluded(self, job: JobState, stopped: str | None, definition: Definition, version: Version) -> Ending:
-        """Reads the job's account and says what its end means."""
+    def _account(self, job: JobState, stopped: str | None, *, available: bool | None) -> Evidence:
+        """Reads the job's account."""
         posted = (self._place.started or self._began) - self._began
         self._usage["job_seconds"] = self._elapsed() - posted
         if self._place.picked_up is not None:
             self._usage["queue_seconds"] = self._place.picked_up - self._began - posted
         log = self._read("logs", account.entries)
-        exchanges = self._read("http_exchanges", list)
+        exchanges = self._read("http_exchanges", account.contents)
         if exchanges is not None:
             keys = account.provider_keys(exchanges)
             self._hidden |= keys
@@ -185,12 +212,7 @@ class _Run:
         if log is not None:
             self._timeline += account.timeline(log, posted, self._secrets)
         self._say(f"the job is {job.status}" + (f", asked to stop because {stopped}" if stopped else ""))
-        if job.version not in (None, version.id) and not is_version_of(self._server, definition, job.version):
-            return Ending(None, "somebody has changed the definition: the job used another version than was imported")
-        ending = ending_of(job, log, stopped=stopped)
-        if ending.status == "success":
-            self._take_result(job, definition)
-        return ending
+        return Evidence(log, exchanges, available)
 
     def _take_result(self, job: JobState, definition: Definition) -> None:
         # Secrets stay in it until it has been judged, since they may be words of a right answer; the runner keeps them out of the record.
@@ -219,7 +241,11 @@ class _Run:
         notes = list(self._notes)
         if self._place.left:
             notes.append(f"left on the server: {', '.join(self._place.left)}")
-        return self._secrets.text("; ".join(part for part in (ending.message, *notes) if part), MAX_MESSAGE)
+        return self.cleaned("; ".join(part for part in (ending.message, *notes) if part))
+
+    def cleaned(self, text: str) -> str:
+        """A text without secrets."""
+        return self._secrets.text(text, MAX_MESSAGE)
 
     def report(self, ending: Ending) -> AgentReport:
         """The report; secrets are only in what was returned, and our own are named for the runner to blot them out of that."""

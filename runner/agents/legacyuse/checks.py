@@ -1,10 +1,12 @@
 """What ``legacyproof doctor --agent legacy-use`` looks at, from the server's address to a container that sees our display.
 
-The last check makes a target and a session for a display of ours and removes them; no job is made, nothing is paid for.
+The last check makes a target and a session for a display of ours and removes them, with the display's password and whatever happens
+meanwhile; no job is made, nothing is paid for.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import secrets
 import socket
@@ -25,6 +27,8 @@ from runner.findings import Finding
 
 PATIENCE = 60.0
 """Seconds that the check of the display may take."""
+_FOR_TIDYING = 60.0
+"""Seconds that removing what it has made may take after that; the doctor waits a little longer for all of it."""
 
 
 def findings(configuration: Configuration) -> list[Finding]:
@@ -58,8 +62,7 @@ def _reachable(server: Server, configuration: Configuration) -> Finding:
 
 def _refused(refusal: Refusal, configuration: Configuration) -> Finding:
     tenant = configuration.settings.tenant
-    kind = refusal.body.get("error_type") if isinstance(refusal.body, dict) else None
-    match refusal.status, kind:
+    match refusal.status, refusal.about_tenant:
         case 403, "tenant_not_found":
             return Finding(
                 "tenant", False, f"the server has no tenant with the host {tenant}",
@@ -86,18 +89,28 @@ def _refused(refusal: Refusal, configuration: Configuration) -> Finding:
 def _provider(server: Server, configuration: Configuration) -> Finding:
     wanted = configuration.settings.provider
     try:
-        current, model = active_provider(server)
+        active = active_provider(server)
     except (ServerOut, Refusal) as error:
         return Finding("provider", None, f"the server does not say which model it uses: {error}")
-    if wanted is None or current == wanted.name:
-        return Finding("provider", True, f"the server uses {current} with {model}")
-    if configuration.credentials:
-        message = f"the server uses {current}; the first run of a campaign makes it use {wanted.name}"
+    if wanted is not None and configuration.credentials:
+        message = f"the server uses {active.name}; the first run of a campaign makes it use {wanted.name} with the credentials given here"
         return Finding("provider", True, message)
-    return Finding(
-        "provider", False, f"the server uses {current}, not {wanted.name}",
-        "choose it in the server's settings, or give its credentials in `provider.credentials`",
-    )  # fmt: skip
+    if wanted is not None and active.name != wanted.name:
+        return Finding(
+            "provider", False, f"the server uses {active.name}, not {wanted.name}",
+            "choose it in the server's settings, or give its credentials in `provider.credentials`",
+        )  # fmt: skip
+    message = f"the server uses {active.name} with {active.model}"
+    match active.available:
+        case True:
+            return Finding("provider", True, message)
+        case False:
+            return Finding(
+                "provider", False, f"{message}, for which it has no key: it says that the provider is not available",
+                "give it one in its settings, or here in `provider.credentials`",
+            )  # fmt: skip
+        case None:
+            return Finding("provider", None, f"{message}; it does not say whether it has a key for it")
 
 
 def _size() -> Finding:
@@ -124,20 +137,25 @@ def _container(server: Server, configuration: Configuration) -> list[Finding]:
     settings = configuration.settings
     patience = min(PATIENCE, settings.limits.health)
     deadline = time.monotonic() + patience
+    server.until = deadline + _FOR_TIDYING
+    ended = threading.Event()
+
+    def over() -> str | None:
+        if ended.is_set():
+            return "the doctor was ended"
+        return "the check has taken long enough" if time.monotonic() >= deadline else None
+
     with _Display(settings.display.listen, settings.display.port) as display:
-        place = Workplace(
-            server,
-            configuration,
-            over=lambda: "the check has taken long enough" if time.monotonic() >= deadline else None,
-            pause=time.sleep,
-        )
+        place = Workplace(server, configuration, over, ended.wait, erase=True)
         trouble: Exception | None = None
         try:
-            place.open(display.address, "doctor")
+            with _closed_at_exit(place, ended):
+                place.open(display.address, "doctor")
         except (ServerOut, Refusal, AgentInfrastructureError) as error:
             trouble = error
-        has_target = place.target is not None
-        place.close()
+        finally:
+            has_target = place.target is not None
+            place.close()
         left = [Finding("tidying", False, f"left on the server: {what}", "delete it there") for what in place.left]
         if not has_target:
             message = f"the server could not make a target: {trouble}"
@@ -151,6 +169,21 @@ def _container(server: Server, configuration: Configuration) -> list[Finding]:
             display.finding(where, trouble),
             *left,
         ]
+
+
+@contextlib.contextmanager
+def _closed_at_exit(place: Workplace, ended: threading.Event) -> Iterator[None]:
+    """Has a place closed also if the program is ended meanwhile: the doctor looks from a thread that ends with it."""
+
+    def close() -> None:
+        ended.set()
+        place.close()
+
+    atexit.register(close)
+    try:
+        yield
+    finally:
+        atexit.unregister(close)
 
 
 _PIXELS = struct.pack(">BBBBHHHBBBxxx", 32, 24, 0, 1, 255, 255, 255, 16, 8, 0)

@@ -25,6 +25,8 @@ MAX_ACCOUNT = 256 << 20
 """Bytes of a job's logs or exchanges, which hold every screenshot, most of them several times."""
 _QUICK = 10.0
 """Seconds for what the server answers from its database; what starts or stops a container, or is long, may take longer."""
+_BUSY = frozenset({408, 425, 429})
+"""Statuses below 500 with which what stands before the server says: not now."""
 _PAUSES = (0.2, 0.5)
 """Seconds before each further attempt."""
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -46,7 +48,7 @@ class Refusal(Exception):
     """The server said no.
 
     Attributes:
-        status: The HTTP status, 300 to 499.
+        status: The HTTP status, 300 to 499 without those of :data:`_BUSY`.
         body: Its answer; JSON, or ``None`` if it was none.
     """
 
@@ -54,6 +56,17 @@ class Refusal(Exception):
         self.status = status
         self.body = body
         super().__init__(f"the server refused {request} with status {status}: {_detail(body)}")
+
+    @property
+    def about_tenant(self) -> str | None:
+        """``tenant_not_found`` or ``tenant_inactive``, if that is why."""
+        kind = self.body.get("error_type") if self.status == 403 and isinstance(self.body, dict) else None
+        return kind if kind in ("tenant_not_found", "tenant_inactive") else None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it says no until somebody acts: it knows the key or the tenant not, or not any more."""
+        return self.status == 401 or self.about_tenant is not None
 
 
 class Server:
@@ -157,7 +170,7 @@ class Server:
         except httpx.HTTPError as error:
             raise NoAnswer(f"{what}: {_words(error)}") from None
         answer, is_json = _parsed(bytes(data))
-        if response.status_code >= 500:
+        if response.status_code >= 500 or response.status_code in _BUSY:
             raise ServerOut(f"{what}: status {response.status_code}: {_detail(answer)}")
         if response.status_code >= 300:
             raise Refusal(response.status_code, answer, what)

@@ -2,24 +2,25 @@
 
 The server says ``paused`` for an unexpected screen, for a machine that is out of reach, for an interrupt and for a used-up
 account alike, and ``error`` for what the model did as well as for what its provider did. What they mean stands in the error's
-text and, where that is the model's own words, in the job's log.
+text, in the exchanges with the provider (:mod:`runner.agents.legacyuse.provider`), and, where that is the model's own words, in the job's
+log. An error that none of them explains counts against the agent only if the model has spoken, and its account could be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from runner.agents.base import Status
 from runner.agents.legacyuse.account import LogEntry
+from runner.agents.legacyuse.provider import Trouble, last_trouble, trouble_of
 
 FINAL = frozenset({"success", "error", "canceled", "paused"})
 """States from which nothing happens any more; ``paused`` would need somebody to resume the job."""
 WAITING = frozenset({"pending", "queued"})
 
-OUT_OF_CREDITS = "API Credits Exceeded"
 INTERRUPTED = "Job was interrupted by user"
 NO_EXTRACTION = "Model ended its turn without providing any extractions"
 TOKEN_LIMIT = "Job was automatically terminated: exceeded token limit"  # noqa: S105 - no password
@@ -31,10 +32,11 @@ _OUT_OF_REACH = (
     "Session is",
     "Session not found",
 )
-_FAILED_ON_THE_WAY = re.compile(
-    r"Error code: \d{3}\b|Connection error\.|Request timed out\.|Lease expired|API '.*' not found", re.DOTALL
+_OF_THE_SERVER = re.compile(
+    r"Lease expired|API '.*' not found|QueuePool limit of size|\((?:psycopg2?|asyncpg|sqlalchemy)\.[\w.]{1,80}\)",
+    re.DOTALL,
 )
-"""The provider's SDK, the server's worker, a definition that is gone."""
+"""The server's worker, a definition that is gone, and its database, as SQLAlchemy tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +50,41 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a job beside its state.
+
+    Attributes:
+        log: Its log; ``None``: it could not be read.
+        exchanges: The contents of its exchanges with the model's provider; ``None``: they could not be read.
+        available: Whether the server says that it can use its provider; ``None``: it does not say.
+    """
+
+    log: Sequence[LogEntry] | None
+    exchanges: Sequence[Mapping[str, Any]] | None = ()
+    available: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """What a job's end means.
 
     Attributes:
         status: The agent's status; ``None``: what it needs was out, and the run must not be counted.
         message: In its own words, or ours.
-        stop_campaign: It makes no sense to begin with another job.
+        lasting: What it needs stays out until somebody acts: it makes no sense to begin with another job.
     """
 
     status: Status | None
     message: str
-    stop_campaign: bool = False
+    lasting: bool = False
 
 
-def ending_of(job: JobState, log: Sequence[LogEntry] | None, *, stopped: str | None) -> Ending:
+def ending_of(job: JobState, known: Evidence, *, stopped: str | None) -> Ending:
     """What a job's last state means.
 
     Args:
         job: Its last state.
-        log: Its log; ``None``: it could not be read.
+        known: What else is known of it.
         stopped: Why we have asked it to stop; ``None``: we have not.
     """
     error = job.error or ""
@@ -75,31 +92,43 @@ def ending_of(job: JobState, log: Sequence[LogEntry] | None, *, stopped: str | N
         case "success":
             return Ending("success", "")
         case "paused":
-            return _paused(error, log, stopped)
+            return _paused(error, known, stopped)
         case "error":
-            return _error(error, log, stopped)
+            return _error(error, known, stopped)
         case "canceled" if stopped is not None:
             return Ending(None, f"the job was still waiting for a worker when {stopped}")
         case "canceled":
             return Ending(None, "somebody else cancelled the job")
         case _ if stopped is not None:
+            if (trouble := last_trouble(known.exchanges)) is not None:
+                return _troubled(trouble, f"{stopped}, and the job did not stop")
             return Ending("timeout", f"{stopped}; the job did not stop and was left without its session")
         case _:
             return Ending(None, f"the job is in the unknown state {job.status!r}")
 
 
-def _paused(error: str, log: Sequence[LogEntry] | None, stopped: str | None) -> Ending:
+def _troubled(trouble: Trouble, error: str) -> Ending:
+    message = f"{trouble.meaning}: {error}" if error else trouble.meaning
+    return Ending("failed" if trouble.is_the_agents else None, message, lasting=trouble.lasting)
+
+
+def _paused(error: str, known: Evidence, stopped: str | None) -> Ending:
+    log = known.log
     if log is None:
+        # Without it nobody knows whether the error is in the model's own words; the exchanges are not.
+        if (trouble := last_trouble(known.exchanges)) is not None:
+            return _troubled(trouble, error)
         if error == INTERRUPTED and stopped is not None:
             return Ending("timeout", stopped)
         return Ending(None, f"the job was paused ({error}), and its log, which would tell why, could not be read")
     reasoning = _mismatch(log)
+    trouble = trouble_of(error, known.exchanges, log)
     # A check of the machine's health comes before each tool; when that fails, the model's last words were not acted upon.
-    of_the_server = error.startswith(_OUT_OF_REACH) or error in (INTERRUPTED, OUT_OF_CREDITS)
+    of_the_server = error.startswith(_OUT_OF_REACH) or error == INTERRUPTED or trouble is not None
     if reasoning is not None and (error == reasoning or not of_the_server):
         return Ending("ui_not_as_expected", error or reasoning)
-    if error == OUT_OF_CREDITS:
-        return Ending(None, "the model provider's credits are used up", stop_campaign=True)
+    if trouble is not None:  # also if we have interrupted it: the model was being waited for in vain
+        return _troubled(trouble, error)
     if stopped is not None:  # whatever is said: our interrupt, or a machine that was taken from it meanwhile
         return Ending("timeout", stopped)
     if error == INTERRUPTED:
@@ -107,17 +136,27 @@ def _paused(error: str, log: Sequence[LogEntry] | None, stopped: str | None) -> 
     return Ending(None, f"the job was paused: {error or 'without a reason'}")
 
 
-def _error(error: str, log: Sequence[LogEntry] | None, stopped: str | None) -> Ending:
+def _error(error: str, known: Evidence, stopped: str | None) -> Ending:
+    log = known.log
     if error == NO_EXTRACTION:
         return Ending("failed", "the model ended without returning anything")
     if error.startswith(TOKEN_LIMIT):
         return Ending("error", "the job exceeded the server's token limit")
     if log is not None and (said := _extracted_error(log)) is not None and said == error:
         return Ending("failed", error)
-    if error and _FAILED_ON_THE_WAY.match(error):
+    if _OF_THE_SERVER.match(error):
         return Ending(None, error)
+    if (trouble := trouble_of(error, known.exchanges, log)) is not None:
+        return _troubled(trouble, error)
     if not error:
         return Ending(None, "the job was ended while it waited for a worker")
+    if log is None or known.exchanges is None:
+        unread = "log" if log is None else "exchanges with the model's provider"
+        return Ending(None, f"{error} (the job's {unread}, which would tell whose error it is, could not be read)")
+    if not any(entry.kind == "message" for entry in log):
+        keyless = known.available is False
+        why = "; the server says that its provider is not available" if keyless else ""
+        return Ending(None, f"the job ended before the model had said anything{why}: {error}", lasting=keyless)
     if stopped is not None:
         return Ending("timeout", f"{stopped}; {error}")
     return Ending("error", error)

@@ -50,6 +50,8 @@ class Workplace:
         started: When the job was posted, by ``time.monotonic()``.
         picked_up: When it was first seen to run.
         left: What could not be removed, or perhaps is there, in words.
+        erase: The target is to be removed with all that belongs to it, the display's password included, whatever the settings say of
+            its history: the server's ordinary removal archives it.
     """
 
     server: Server
@@ -62,7 +64,7 @@ class Workplace:
     started: float | None = None
     picked_up: float | None = None
     left: list[str] = field(default_factory=list)
-    _erase: bool = False
+    erase: bool = False
     _is_silent: bool = False
     """The server has stopped answering while we tidied up."""
 
@@ -179,9 +181,9 @@ class Workplace:
                 self.server.post(path, {"api_name": definition.name, "parameters": dict(definition.arguments)})
             )
         except ServerOut as lost:
-            self._erase = True  # should it arrive later than we look, it must find no target
+            was, self.erase = self.erase, True  # should it arrive later than we look, it must find no target
             self.job = self._lost_job(path, lost)
-            self._erase = False
+            self.erase = was
 
     def _lost_job(self, path: str, lost: ServerOut) -> str:
         deadline = time.monotonic() + self.configuration.settings.limits.outage
@@ -320,7 +322,7 @@ class Workplace:
         if self.job is not None and self.session is not None:  # one whose session is gone can do nothing any more
             self._tried(self._end_job, f"the job {self.job}")
         self._remove_sessions()
-        erase = self._erase or self.configuration.settings.history == "erase"
+        erase = self.erase or self.configuration.settings.history == "erase"
         path = f"targets/{self.target}{'/hard' if erase else ''}"
         self._tried(lambda: self.server.delete(path), f"the target {self.target}")
         self.target = None
