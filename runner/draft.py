@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from contracts.schema import Evidence
 from runner.agents.base import Happening
 from runner.agents.supervision import Supervised
-from runner.display.events import typed_text
 from runner.display.recorder import FlightRecorder
 from runner.machines.base import Freshness
 from runner.pictures import bare_png
@@ -26,14 +24,12 @@ from runner.record import (
     AgentRef,
     BlindSpots,
     ContractRef,
-    Frame,
     Recording,
     RunRecord,
     SnapshotRef,
     StageSeen,
     Stillness,
     TimelineEntry,
-    TypedText,
     VerdictPart,
     Worked,
 )
@@ -87,18 +83,6 @@ def new_run_id(plan: RunPlan) -> str:
     """A name for a run that nobody has had yet."""
     agent = re.sub(r"[^a-z0-9]+", "-", plan.agent.agent.name.lower()).strip("-")[:60] or "agent"
     return f"{plan.contract.contract.id}.{agent}.{plan.condition}.{plan.trial}-{secrets.token_hex(3)}"
-
-
-def recording_of(recorder: FlightRecorder, log: Path, campaign: Campaign) -> Recording:
-    """What the flight recorder has kept."""
-    events = recorder.events
-    return Recording(
-        events=campaign.keep(log.read_bytes()) if log.is_file() else None,
-        keys=sum(event.kind == "key" and bool(event.down) for event in events),
-        pointer=sum(event.kind == "pointer" for event in events),
-        typed=[TypedText(start=start, end=end, text=text) for start, end, text in typed_text(events)],
-        frames=[Frame(t=frame.t, image=campaign.keep(frame.png), reason=frame.reason) for frame in recorder.frames()],
-    )
 
 
 def last_input(recorder: FlightRecorder) -> float | None:
@@ -182,8 +166,13 @@ _PLAIN = (str, bool, int, list)
 def _stages(draft: Draft, hidden: tuple[str, ...]) -> list[StageSeen]:
     """How far the run came. The log of typed keys shows a dot for each character of a secret, so that is what is looked for."""
     stages = {name: _dotted(evidence, hidden) for name, evidence in draft.plan.contract.contract.stages.items()}
-    typed = [piece.text for piece in draft.recording.typed]
-    found = stages_seen(stages, titles=draft.titles, typed=typed, comparisons=draft.comparisons)
+    found = stages_seen(
+        stages,
+        titles=draft.titles,
+        typed=[piece.text for piece in draft.recording.typed],
+        typed_is_whole=draft.recording.typed_is_whole,
+        comparisons=draft.comparisons,
+    )
     return [blot_part(StageSeen(name=stage.name, seen=stage.seen, evidence=stage.evidence), hidden) for stage in found]
 
 

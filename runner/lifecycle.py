@@ -35,13 +35,14 @@ from runner.blind_spots import audit, audit_of_machine
 from runner.calibrate import check_noise, noise_folders
 from runner.display.errors import DisplayError
 from runner.display.recorder import FlightRecorder
-from runner.draft import Draft, last_input, new_run_id, record_of, recording_of
+from runner.draft import Draft, last_input, new_run_id, record_of
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
 from runner.machines.base import DiskReadable, Machine, MachineError, MachineProvider, SetupError, Tag
 from runner.machines.images import ImageError, find_image
 from runner.plan import RunPlan
 from runner.record import RunRecord, SnapshotRef, Stillness, Worked
+from runner.recording import recording_of
 from runner.stillness import Watcher, at_one_moment, wait_until_quiet
 from runner.store import Campaign
 from runner.title_watch import TitleWatch
@@ -337,6 +338,8 @@ def _let_work(
         recorder.stop()
         draft.last_input = last_input(recorder)
         draft.recording = recording_of(recorder, log, campaign)
+        if draft.recording.fault:
+            draft.faults.append(draft.recording.fault)
     if recorder.upstream_lost is not None:
         raise MachineError(f"its display was lost: {recorder.upstream_lost}")
     if supervised.still_running:

@@ -96,9 +96,20 @@ class Recording(Part):
     events: Sha256 | None = None
     """Blob: JSON lines, one input event each."""
     keys: int = 0
+    """Pressed, whether or not the events are kept; as are all pointer events."""
     pointer: int = 0
     typed: list[TypedText] = Field(default_factory=list)
+    """Of the keys that are kept; all of it only if :attr:`typed_is_whole`."""
     frames: list[Frame] = Field(default_factory=list)
+    not_kept: dict[str, int] = Field(default_factory=dict)
+    """Events that were counted and are not kept, by kind: key, pointer, clipboard. What they were is not known."""
+    fault: str = ""
+    """Why the log of events is not whole, e.g. a full disk; empty where it is."""
+
+    @property
+    def typed_is_whole(self) -> bool:
+        """Whether :attr:`typed` is all that was typed."""
+        return not self.not_kept.get("key")
 
 
 class Reading(Part):

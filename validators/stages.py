@@ -31,6 +31,7 @@ def stages_seen(
     *,
     titles: Collection[str] | None,
     typed: Iterable[str],
+    typed_is_whole: bool = True,
     comparisons: Iterable[Comparison],
 ) -> tuple[Stage, ...]:
     """Looks for the evidence of each stage, in the contract's order.
@@ -39,6 +40,7 @@ def stages_seen(
         stages: The contract's.
         titles: Of the windows that were seen while the agent worked; ``None``: they could not be listed.
         typed: What was typed, in pieces; a text may go on from one to the next.
+        typed_is_whole: Whether that is all of it. If not, what does not stand in it is not known.
         comparisons: What happened to each observable; none for a run that could not be compared.
     """
     written = "".join(typed)
@@ -50,7 +52,10 @@ def stages_seen(
             seen = None if titles is None else any(map(matches, titles))
             about = f"the window “{shown(evidence.window.title, 200)}”"
         elif evidence.typed is not None:
-            seen, about = evidence.typed in written, f"“{shown(evidence.typed, 200)}” typed"
+            seen, about = (
+                evidence.typed in written or (None if not typed_is_whole else False),
+                f"“{shown(evidence.typed, 200)}” typed",
+            )
         else:
             assert evidence.changed is not None  # one of the three is given
             seen, about = changes.get(evidence.changed), f"a change of {evidence.changed}"

@@ -18,7 +18,7 @@ EventKind = Literal[
     "clipboard",  # the client offered a clipboard text to the machine
     "cut",  # from here on no input reaches the machine
     "upstream_lost",  # the machine's display is gone
-    "log_full",  # later key, pointer and clipboard events are counted but not recorded
+    "log_full",  # from here on events of one sort are counted but not kept
 ]
 
 REDACTED: Final = "•"
@@ -41,7 +41,8 @@ class InputEvent:
         buttons: pointer: bit mask of the held buttons, bit 0 is the left one, bits 3 and 4 are the wheel up and down.
         text: clipboard: what was offered, cut to a bound, secrets redacted.
         length: clipboard: bytes of the whole text.
-        reason: why a client was turned away or is gone, why the display is lost.
+        reason: why a client was turned away or is gone, why the display is lost, what is not kept any more.
+        moves: pointer: how many movements it stands for, where it is more than one; the place is the last of them.
         released: the recorder itself let the key or the buttons go, because the client left while holding them.
     """
 
@@ -57,6 +58,7 @@ class InputEvent:
     text: str | None = None
     length: int | None = None
     reason: str | None = None
+    moves: int | None = None
     released: bool = False
 
     @property
@@ -67,7 +69,7 @@ class InputEvent:
     def record(self) -> dict[str, object]:
         """The event as a JSON object; fields that do not apply are left out."""
         record: dict[str, object] = {"t": round(self.t, 4), "kind": self.kind, "client": self.client}
-        for name in ("down", "keysym", "name", "x", "y", "buttons", "text", "length", "reason"):
+        for name in ("down", "keysym", "name", "x", "y", "buttons", "text", "length", "reason", "moves"):
             value = getattr(self, name)
             if value is not None:
                 record[name] = value

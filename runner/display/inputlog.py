@@ -2,6 +2,9 @@
 
 The first line tells when the recorder started, each following line is an :class:`~runner.display.events.InputEvent`, the last
 one says that the log is complete and what was left out. A thread of its own writes, so that a slow disk does not delay input.
+
+Everything is counted as it comes, whatever becomes of it; what is kept in memory is bounded (:mod:`runner.display.keeping`). What was
+taken and is not among the kept events, for whatever reason, is told as such: it is not known, not absent.
 """
 
 from __future__ import annotations
@@ -10,32 +13,47 @@ import json
 import os
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
 
 from runner.display.events import InputEvent
+from runner.display.keeping import Bounds, Moves
 from runner.display.redaction import Redactor
 
-MAX_RECORDS: Final = 100_000
-"""The most key, pointer, clipboard and connection events recorded."""
-
-MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_TEXT: Final = 4096
 """The most characters of a clipboard text that are recorded."""
 
 _QUEUE: Final = 10_000
 _TICK_SECONDS: Final = 0.1
 _FLUSH_SECONDS: Final = 10.0
-_ALWAYS: Final = ("cut", "upstream_lost")
 _CLOSE: Final = object()
+_COUNTED: Final = ("key", "pointer", "clipboard")
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was put in so far.
+
+    Attributes:
+        events: Those that are kept, in order.
+        keys: How many keys were pressed, kept or not.
+        pointer: How many pointer events there were, kept or not.
+        not_kept: By kind (``key``, ``pointer``, ``clipboard``), how many are not among :attr:`events`; kinds that are whole are left out.
+    """
+
+    events: list[InputEvent] = field(default_factory=list)
+    keys: int = 0
+    pointer: int = 0
+    not_kept: Mapping[str, int] = field(default_factory=dict)
 
 
 class InputLog:
     """Takes events from any thread and stores them in order, secrets withheld.
 
-    A file that can no longer be written does not stop the recording in memory; :attr:`error` tells.
+    A file that can no longer be written does not stop the recording in memory; :attr:`error` tells, and counts stay right.
     """
 
     def __init__(
@@ -56,10 +74,12 @@ class InputLog:
         self._redactor = redactor
         self._elapsed = elapsed
         self._queue: queue.Queue[InputEvent | threading.Event | object] = queue.Queue(_QUEUE)
+        self._moves = Moves()
+        self._bounds = Bounds()
         self._events: list[InputEvent] = []
-        self._bytes = 0
-        self._dropped = 0
-        self._full = False
+        self._taken: Counter[str] = Counter()
+        self._pressed = 0
+        self._counting = threading.Lock()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._file: IO[str] = open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n")  # noqa: SIM115
         self._write([json.dumps({"record": "start", "version": 1, **start}, ensure_ascii=False)])
@@ -68,6 +88,9 @@ class InputLog:
 
     def record(self, event: InputEvent) -> None:
         """Takes an event. Waits if the disk is far behind: that is the back pressure on whoever sends input."""
+        with self._counting:
+            self._taken[event.kind] += 1
+            self._pressed += event.kind == "key" and event.down is True
         self._queue.put(event)
 
     def clip(self, text: str) -> str:
@@ -79,17 +102,41 @@ class InputLog:
         """The events stored so far. With secrets, the last moments are missing until :meth:`flush`."""
         return list(self._events)
 
+    def recorded(self) -> Recorded:
+        """Events and counts; before :meth:`flush` the last moments are counted as not kept."""
+        events = self.events
+        with self._counting:
+            taken, pressed = self._taken.copy(), self._pressed
+        kept: Counter[str] = Counter()
+        for event in events:
+            kept[event.kind] += event.moves or 1
+        missing = {kind: taken[kind] - kept[kind] for kind in _COUNTED if taken[kind] > kept[kind]}
+        return Recorded(events, pressed, taken["pointer"], missing)
+
     def flush(self) -> None:
         """Stores everything recorded so far, because no input will follow, and waits (bounded) until it is on disk."""
         done = threading.Event()
-        self._queue.put(done)
-        done.wait(_FLUSH_SECONDS)
+        if not (self._asked(done) and done.wait(_FLUSH_SECONDS)):
+            self._late()
 
     def close(self) -> None:
         """Flushes, writes the last line and closes the file. Safe to call twice."""
         if self._thread.is_alive():
-            self._queue.put(_CLOSE)
-            self._thread.join(_FLUSH_SECONDS)
+            if self._asked(_CLOSE):
+                self._thread.join(_FLUSH_SECONDS)
+            if self._thread.is_alive():
+                self._late()
+
+    def _asked(self, token: object) -> bool:
+        """Tells the thread something; whether it still takes anything."""
+        try:
+            self._queue.put(token, timeout=_FLUSH_SECONDS)
+        except queue.Full:
+            return False
+        return True
+
+    def _late(self) -> None:
+        self.error = self.error or f"the input log was not written within {_FLUSH_SECONDS:g} s"
 
     def _run(self) -> None:
         closing = False
@@ -97,17 +144,23 @@ class InputLog:
             tokens: list[threading.Event] = []
             for item in self._take():
                 if isinstance(item, InputEvent):
-                    self._redactor.push(item)
+                    self._push(self._moves.take(item))
                 elif isinstance(item, threading.Event):
                     tokens.append(item)
                 else:
                     closing = True
-            self._store(self._redactor.flush() if tokens or closing else self._redactor.pop(self._elapsed()))
+            if tokens or closing:
+                self._push(self._moves.flush())
+                self._store(self._redactor.flush())
+            else:
+                self._push(self._moves.due(self._elapsed()))
+                self._store(self._redactor.pop(self._elapsed()))
             if tokens or closing:
                 self._sync()
             for token in tokens:
                 token.set()
-        end = {"record": "end", "t": round(self._elapsed(), 4), "dropped": self._dropped}
+        missing = self.recorded().not_kept
+        end = {"record": "end", "t": round(self._elapsed(), 4), "dropped": sum(missing.values()), "not_kept": missing}
         self._write([json.dumps(end)])
         self._sync()
         try:
@@ -126,28 +179,18 @@ class InputLog:
             pass
         return items
 
-    def _store(self, events: list[InputEvent]) -> None:
-        lines: list[str] = []
+    def _push(self, events: list[InputEvent]) -> None:
         for event in events:
-            if self._full and event.kind not in _ALWAYS:
-                self._dropped += 1
-                continue
-            if not self._full and (len(self._events) >= MAX_RECORDS or self._bytes >= MAX_BYTES):
-                self._full = True
-                lines.append(self._keep(InputEvent(event.t, "log_full")))
-                if event.kind not in _ALWAYS:
-                    self._dropped += 1
-                    continue
-            lines.append(self._keep(event))
-        self._write(lines)
+            self._redactor.push(event)
+
+    def _store(self, events: list[InputEvent]) -> None:
+        self._write([self._keep(kept) for event in events for kept in self._bounds.take(event)])
 
     def _keep(self, event: InputEvent) -> str:
         if event.text is not None and len(event.text) > MAX_TEXT:
             event = replace(event, text=event.text[:MAX_TEXT])
-        line = json.dumps(event.record(), ensure_ascii=False)
-        self._bytes += len(line)
         self._events.append(event)
-        return line
+        return json.dumps(event.record(), ensure_ascii=False)
 
     def _write(self, lines: list[str]) -> None:
         if not lines or self.error is not None:

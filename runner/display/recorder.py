@@ -25,7 +25,7 @@ from runner.display.errors import DisplayClosed, DisplayError
 from runner.display.events import EventKind, InputEvent, typed_text
 from runner.display.frames import Frame, FrameSettings, FrameWatcher
 from runner.display.handshake import MAX_PASSWORD, DisplayAddress
-from runner.display.inputlog import InputLog
+from runner.display.inputlog import InputLog, Recorded
 from runner.display.redaction import Redactor
 from runner.display.rfb import RfbClient
 from runner.display.session import Session
@@ -186,6 +186,10 @@ class FlightRecorder:
     def events(self) -> list[InputEvent]:
         """What was recorded so far (bounded). With secrets, the last moments are missing until input is cut off."""
         return [] if self._log is None else self._log.events
+
+    def recorded(self) -> Recorded:
+        """What was put in so far, with exact counts; what is not kept is told. To be asked after :meth:`cut`."""
+        return Recorded() if self._log is None else self._log.recorded()
 
     @property
     def log_error(self) -> str | None:

@@ -22,7 +22,7 @@ from runner.display.events import BACK_SPACE, REDACTED, InputEvent, Keyboard
 
 HOLD_SECONDS: Final = 1.5
 MAX_HELD: Final = 20_000
-"""The most events held back; beyond, the oldest are let go early."""
+"""The most events held back; beyond, the oldest are let go early. A pointer's movements are joined before, and count for few of them."""
 
 
 class _Held:

@@ -18,7 +18,7 @@ _EVENTS: Final = {
     "disconnected": "client gone",
     "cut": "input cut off",
     "upstream_lost": "display lost",
-    "log_full": "log full: later events are only counted",
+    "log_full": "log full",
 }
 
 
@@ -39,7 +39,7 @@ class InputTable:
         rows: the first :data:`MAX_ROWS`.
         more: later lines of the log that are not shown.
         unreadable: lines among those looked at that are no events.
-        dropped: events the recorder counted without recording them.
+        dropped: events the recorder counted without keeping them.
         complete: whether the log has its last line.
     """
 
@@ -96,7 +96,7 @@ class _Pending:
         self.held: int = self.buttons if self.kind == "pointer" else held
         self.pressed = self.held & ~held
         self.freed = held & ~self.held
-        self.moves = 1
+        self.moves = _moves(entry)
         self.released = False
 
     def takes(self, entry: Mapping[str, Any]) -> bool:
@@ -106,7 +106,7 @@ class _Pending:
         if self.kind == "pointer" and not self.pressed and not self.freed:
             if (_whole(entry.get("buttons")) or 0) != self.buttons:
                 return False
-            self.entry, self.moves = entry, self.moves + 1
+            self.entry, self.moves = entry, self.moves + _moves(entry)
             return True
         if self.kind == "key" and self.entry.get("down") is True and entry.get("down") is False and not self.released:
             self.released = entry.get("name") == self.entry.get("name")
@@ -135,6 +135,8 @@ class _Pending:
         if self.kind == "clipboard":
             return "clipboard offered", _text(entry.get("text"))
         kind = _text(self.kind)
+        if kind == "log_full":
+            return _EVENTS[kind], _text(entry.get("reason")) or "later events are only counted"
         return _EVENTS.get(kind, kind.replace("_", " ")), _text(entry.get("reason"))
 
 
@@ -150,6 +152,11 @@ def _parse(line: bytes) -> Mapping[str, Any] | None:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53 else None
+
+
+def _moves(entry: Mapping[str, Any]) -> int:
+    """How many movements an event of the pointer stands for."""
+    return max(1, _whole(entry.get("moves")) or 1)
 
 
 def _text(value: object) -> str:

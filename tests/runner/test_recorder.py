@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runner.display import session
+from runner.display.keeping import BOUNDS, Bounds
 from runner.display.messages import MAX_CUT_TEXT, MAX_ENCODINGS
 from runner.display.recorder import MAX_CLIENTS, FlightRecorder, InputEvent, typed_text
 from runner.display.rfb import DisplayAddress, DisplayAuthError, DisplayClosed, DisplayError, RfbClient
@@ -392,6 +393,7 @@ def test_what_is_recorded_is_what_arrived(
     recorder.cut()
     recorded = [("pointer", event.buttons, event.x, event.y) for event in of_kind(recorder, "pointer")]
     assert recorded == server.inputs
+    assert recorder.recorded().pointer == len(server.inputs)
     client.sock.close()
 
 
@@ -541,16 +543,19 @@ def test_the_log_file(server: FakeRfbServer, set_up: SetUp, tmp_path: Path) -> N
 def test_the_log_is_bounded_and_says_so(
     server: FakeRfbServer, set_up: SetUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.display.inputlog.MAX_RECORDS", 50)
+    monkeypatch.setattr("runner.display.inputlog.Bounds", lambda: Bounds({**BOUNDS, "button": 50}))
     recorder, address = set_up()
     with RawClient(address) as client:
-        client.send(b"".join(pointer(0, n, n) for n in range(200)))
-        wait_until(lambda: len(server.inputs) == 200)
+        client.send(b"".join(pointer(n % 2, n, n) for n in range(1, 201)) + key(0x61))
+        wait_until(lambda: len(server.inputs) == 201)
     recorder.stop()
-    *_, full, cut, end = log_of(tmp_path)
-    assert (full["kind"], cut["kind"]) == ("log_full", "cut")
-    assert len(recorder.events) == 52
-    assert end["dropped"] == 1 + 200 + 1 - 50
+    records = log_of(tmp_path)
+    kinds = [record.get("kind") for record in records]
+    assert (kinds.count("pointer"), kinds.count("log_full"), kinds.count("key")) == (50, 1, 2)
+    assert kinds[-2] == "cut"
+    assert (records[-1]["dropped"], records[-1]["not_kept"]) == (150, {"pointer": 150})
+    recorded = recorder.recorded()
+    assert (recorded.keys, recorded.pointer, recorded.not_kept) == (1, 200, {"pointer": 150})
 
 
 def test_secrets_are_not_stored(server: FakeRfbServer, set_up: SetUp, tmp_path: Path) -> None:

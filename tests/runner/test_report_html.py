@@ -198,6 +198,38 @@ class TestHowFarARunCame:
         assert "How far it came" not in self.page(tmp_path, [])
 
 
+class TestInputThatIsNotKept:
+    def page(self, tmp_path: Path, **recording: Any) -> str:
+        blobs = Blobs()
+        record = campaign(blobs)[0]
+        changed = record.model_copy(update={"recording": record.recording.model_copy(update=recording)})
+        folder = write(tmp_path, [changed], blobs).parent
+        (page,) = [path for path in pages(folder) if changed.run in str(path)]
+        return Page(page).text
+
+    def test_it_is_told_as_not_known(self, tmp_path: Path) -> None:
+        text = self.page(tmp_path, not_kept={"key": 1234, "pointer": 5})
+        assert re.search(
+            "not known: 1,234 key events, 5 pointer events. What was typed with them is missing below", text
+        )
+
+    def test_what_was_typed_is_whole_without_the_pointer(self, tmp_path: Path) -> None:
+        text = self.page(tmp_path, not_kept={"pointer": 5})
+        assert "5 pointer events" in text
+        assert "missing below" not in text
+
+    def test_a_log_that_could_not_be_written_is_told(self, tmp_path: Path) -> None:
+        text = self.page(
+            tmp_path, fault="the input log cannot be written: [Errno 28] No space left on device", events=None
+        )
+        assert "The log of events is not whole: the input log cannot be written" in text
+
+    def test_of_a_whole_log_nothing_is_said(self, tmp_path: Path) -> None:
+        text = self.page(tmp_path)
+        assert "not known:" not in text
+        assert "not whole" not in text
+
+
 class TestContent:
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:

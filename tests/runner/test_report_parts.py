@@ -150,6 +150,20 @@ class TestInputs:
         assert table.rows[-1].what == "input cut off"
         assert (table.more, table.unreadable, table.dropped, table.complete) == (0, 0, 0, True)
 
+    def test_joined_movements_and_marks_are_told(self) -> None:
+        lines = [
+            {"t": 1, "kind": "pointer", "client": 1, "x": 1, "y": 1, "buttons": 0, "moves": 20},
+            {"t": 2, "kind": "pointer", "client": 1, "x": 2, "y": 2, "buttons": 0},
+            {"t": 3, "kind": "log_full", "client": 0, "reason": "from here on, keys are counted but not kept"},
+            {"t": 4, "kind": "log_full", "client": 0},
+        ]
+        table = read_inputs("\n".join(map(json.dumps, lines)).encode())
+        assert [(row.what, row.detail) for row in table.rows] == [
+            ("pointer moved", "to 2, 2 (21 movements)"),
+            ("log full", "from here on, keys are counted but not kept"),
+            ("log full", "later events are only counted"),
+        ]
+
     def test_is_bounded_and_counts_the_rest(self) -> None:
         table = read_inputs(input_log().encode(), 10)
         assert len(table.rows) == 10

@@ -48,6 +48,12 @@ def test_what_could_not_be_looked_for_is_not_known() -> None:
     assert answers(titles=None, comparisons=[Comparison("screen")])[2] is None
 
 
+def test_what_was_typed_in_part_can_be_seen_and_not_be_missed() -> None:
+    assert answers(typed=["a12345"], typed_is_whole=False)[1] is True
+    assert answers(typed=["1234"], typed_is_whole=False)[1] is None
+    assert answers(typed=[], typed_is_whole=False)[1] is None
+
+
 @pytest.mark.parametrize("typed", [["1234"], ["12⇥345"], ["1234", "⌫5"]])
 def test_another_text_is_not_the_text(typed: list[str]) -> None:
     assert answers(typed=typed)[1] is False
