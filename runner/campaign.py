@@ -35,6 +35,7 @@ def run_all(
     cancelled: threading.Event,
     progress: Callable[[RunPlan, str], None],
     finished: Callable[[RunPlan, RunRecord], None],
+    left_out: Callable[[RunPlan, str], None] = lambda _plan, _why: None,
 ) -> list[RunRecord]:
     """Makes every run of a campaign.
 
@@ -47,12 +48,14 @@ def run_all(
         cancelled: Set (also from a signal handler's thread) to stop: runs that work are ended and cleaned up, others not begun.
         progress: Told when a run enters a phase; called from several threads.
         finished: Told of each finished run; called from several threads, one at a time.
+        left_out: Told of each run that is not begun because what its agent needs is out for good, and why.
 
     Returns:
         The last record of every plan that was begun, in the order of the plans.
     """
     learnt = Learnt()
     telling = threading.Lock()
+    out_for_good: dict[str, str] = {}
     at_work = threading.BoundedSemaphore(parallel)
     sources = {name: threading.Lock() for plan in plans for name in _sources(plan)}
 
@@ -64,6 +67,10 @@ def run_all(
                     held.enter_context(sources[name])
                 if cancelled.is_set():
                     return None
+                if why := out_for_good.get(plan.agent.spec):
+                    with telling:
+                        left_out(plan, why)
+                    return None
                 record = run_once(
                     replace(plan, attempt=attempt),
                     campaign,
@@ -73,7 +80,14 @@ def run_all(
                     progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
                     left_alone=place.leave,
                 )
-            again = record.verdict.cause in RERUN_CAUSES and attempt <= reruns and not cancelled.is_set()
+            if record.lasting:
+                out_for_good.setdefault(plan.agent.spec, record.verdict.reason)
+            again = (
+                record.verdict.cause in RERUN_CAUSES
+                and attempt <= reruns
+                and not record.lasting
+                and not cancelled.is_set()
+            )
             if again:
                 record = record.model_copy(update={"superseded": True})
                 campaign.replace(record)

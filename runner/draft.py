@@ -148,6 +148,7 @@ def record_of(draft: Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
         verdict=_judgement(blot_part(verdict_part(verdict, draft.comparisons), hidden), spoken),
         stages=_stages(draft, hidden) if report else [],
         intended=draft.plan.agent.intended,
+        lasting=draft.supervised is not None and draft.supervised.lasting,
         faults=[blot(fault, spoken) for fault in draft.faults],
     )
 

@@ -355,6 +355,9 @@ class RunRecord(Part):
     intended: Intended | None = None
     superseded: bool = False
     """A later attempt replaces it in counts."""
+    lasting: bool = False
+    """What the agent needs was out in a way that waiting does not mend, such as a refused key: neither this run is made again, nor are
+    the agent's others begun."""
     faults: list[str] = Field(default_factory=list)
     """What went wrong beside the verdict: a machine that could not be removed, an agent that did not stop."""
 

@@ -186,10 +186,15 @@ def _make(
             elif not err.is_terminal:
                 err.print(_brief(record), soft_wrap=True)
 
-        return run_all(
+        refused: dict[str, list[str]] = {}
+        records = run_all(
             plans, campaign, lambda image: providers[image], parallel=min(parallel, len(plans)), reruns=reruns,
             cancelled=cancelled, progress=progress, finished=finished,
+            left_out=lambda plan, why: refused.setdefault(f"{plan.agent.spec}: {why}", []).append(plan.contract.contract.id),
         )  # fmt: skip
+    for why, others in refused.items():
+        err.print(f"runs not begun: {len(others)}; {why}", soft_wrap=True)
+    return records
 
 
 def _line(record: RunRecord, campaign: Campaign) -> dict[str, Any]:

@@ -500,6 +500,8 @@ class Plans:
         self.campaign = Campaign.create(tmp_path / "runs", "demo")
         self.cancelled = threading.Event()
         self.told: list[tuple[int, int, bool]] = []
+        self.left_out: list[tuple[int, str]] = []
+        self.lasting = False
         self.most = self.now = self.made = 0
         self.outcome: Callable[[RunPlan], VerdictPart] = lambda _plan: VS
         self.during: Callable[[RunPlan], None] = lambda _plan: None
@@ -518,7 +520,9 @@ class Plans:
             number = self.made
             self.most = max(self.most, self.now)
         self.during(plan)
-        one = record(plan, number, self.outcome(plan), attempt=plan.attempt)
+        one = record(plan, number, self.outcome(plan), attempt=plan.attempt).model_copy(
+            update={"lasting": self.lasting}
+        )
         campaign.finish(one, campaign.begin(one.run))
         with self._lock:
             self.now -= 1
@@ -541,6 +545,7 @@ class Plans:
             lambda _image: None,  # type: ignore[arg-type,return-value]
             parallel=parallel, reruns=reruns, cancelled=self.cancelled, progress=lambda _plan, _phase: None,
             finished=lambda plan, one: self.told.append((plan.trial, one.attempt, one.superseded)),
+            left_out=lambda plan, why: self.left_out.append((plan.trial, why)),
         )  # fmt: skip
 
     def stored(self) -> list[tuple[int, int, bool]]:
@@ -620,6 +625,21 @@ def test_nothing_else_is_made_again(plans: Plans, cause: str | None) -> None:
     plans.outcome = lambda _plan: IS if cause is None else verdict("unscored", cause=cause)
     plans.make(1, reruns=3)
     assert plans.stored() == [(1, 1, False)]
+
+
+def test_what_waiting_does_not_mend_is_not_tried_again_and_ends_the_agents_runs(plans: Plans) -> None:
+    plans.outcome = lambda _plan: verdict("unscored", cause="agent_infrastructure")
+    plans.lasting = True
+    records = plans.make(5, reruns=3)
+    assert [(one.trial, one.attempt, one.superseded) for one in records] == [(1, 1, False)]
+    assert [trial for trial, _ in plans.left_out] == [2, 3, 4, 5]
+    assert all("So it is" in why for _, why in plans.left_out)
+
+
+def test_an_outage_that_may_pass_ends_no_other_run(plans: Plans) -> None:
+    plans.outcome = lambda plan: VS if plan.trial > 1 else verdict("unscored", cause="agent_infrastructure")
+    assert [one.trial for one in plans.make(3)] == [1, 2, 3]
+    assert plans.left_out == []
 
 
 def test_cancelling_ends_what_has_not_begun(plans: Plans) -> None:

@@ -182,7 +182,9 @@ class Loop:
 
     def _outage(self, kind: str, told: str) -> AgentInfrastructureError:
         remedy = _REMEDIES[kind].format(variables=" or ".join(self.settings.key_variables()))
-        return AgentInfrastructureError(f"{self.settings.shown_name}: {told} ({remedy}){self._so_far()}")
+        return AgentInfrastructureError(
+            f"{self.settings.shown_name}: {told} ({remedy}){self._so_far()}", lasting=kind in ("auth", "quota")
+        )
 
     def _so_far(self) -> str:
         return f"; after {self._totals.replies} replies" if self._totals.replies else ""
