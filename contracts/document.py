@@ -30,6 +30,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from contracts.problems import ContractError, Loc, Problem, field_path, shown
+from contracts.scanning import SeparatingTabs
 from contracts.syntax import explain_syntax
 
 MAX_BYTES = 1 << 20
@@ -159,6 +160,7 @@ def parse(source: str | bytes, name: str) -> Document:
     document.text = _decoded(source, document)
     builder = _Builder(document)
     yaml = YAML(typ="safe", pure=True)
+    yaml.Scanner = SeparatingTabs
     try:
         for event in yaml.parse(document.text):
             builder.take(event)
@@ -345,6 +347,13 @@ class _Builder:
         if plain and not text:  # nothing stands there: the parser's mark is where the next thing begins
             mark = self._document.keys.get(loc, mark)
         value = self._resolved(text, loc, mark) if plain else text
+        if plain and "\t" in text:
+            self._document.warn(
+                loc,
+                "a tab stands inside the unquoted text and belongs to it",
+                r'if it is meant, write "\t" in double quotes',
+                mark=mark,
+            )
         if event.style == '"' and any(char in "\a\b\v\f\x1b\0" for char in text):
             self._document.warn(
                 loc,

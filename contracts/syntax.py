@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from ruamel.yaml.error import MarkedYAMLError
 
+from contracts.scanning import TabIndents
+
 _UNQUOTED_BRACES = re.compile(r"(?:^|[:\-,\[])\s*\{\{|:\s+[^'\"\s{\[][^'\"]*\{\{[^'\"]*\}\}\s*:\s")
 _COLON_IN_TEXT = re.compile(r"^\s*(?:-\s+)?[\w.*-]+\s*:\s+\S.*?:(?:\s|$)|,\s*[^'\"]*:\s.*:\s")
 
@@ -30,7 +32,9 @@ def explain_syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
     context, problem = error.context or "", error.problem or ""
     lines = text.split("\n")
     source = lines[line] if line < len(lines) else ""
-    if "quoted scalar" in context and "end of stream" in problem and error.context_mark:
+    if isinstance(error, TabIndents):
+        message, hint = "a tab stands in the indentation", "indent with blanks"
+    elif "quoted scalar" in context and "end of stream" in problem and error.context_mark:
         line, column = error.context_mark.line, error.context_mark.column
         message, hint = "a quoted text is not closed", "add the closing quote; within '…' a quote is written twice"
     elif _UNQUOTED_BRACES.search(source):
@@ -48,8 +52,6 @@ def explain_syntax(error: MarkedYAMLError, text: str) -> SyntaxProblem:
 
 def _words(context: str, problem: str, source: str) -> tuple[str, str]:
     if start := re.search(r"found character '(.+)' that cannot start any token", problem):
-        if start[1] in ("\\t", "\t"):
-            return "a tab stands in the indentation", "indent with blanks"
         return f"a text cannot begin with `{start[1]}` unless it is quoted", "put the text in single quotes"
     if "escape" in problem or "escape sequence" in context or "double-quoted" in context:
         return (
