@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from runner.record import Intended, RunRecord
+from runner.report import tables
 from runner.report.evidence import MissingEvidence, Pictures, fetch
 from runner.report.inputs import read_inputs
 from runner.report.packing import PageWriter, RunPage
@@ -283,6 +284,20 @@ class TestTables:
             assert words in flat
         assert "14 runs: VS 5 · VF 2 · IS 4 · IF 2 · unscored 1 (the state could not be read 1)" in flat
         assert "atomicity 7/13 (53.8 %) — as intended 4/5 — superseded 1" in flat
+
+    @pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 94, 95, 100, 140, 250])
+    def test_every_run_has_its_outcome_agent_and_reason_at_any_width(self, width: int) -> None:
+        for kept in campaign(Blobs()):
+            agent = kept.agent.model_copy(update={"name": "bot"})
+            record = kept.model_copy(update={"agent": agent, "superseded": False})
+            text = self.rendered([record], width=width)
+            assert max(map(len, text.splitlines())) <= width
+            reason = tables._shortened(tables._why(visible(record.verdict.reason)), 160)
+            words = iter(text.split())
+            wanted = [OUTCOMES[record.verdict.outcome].letters, "bot", *(reason.split() if width >= 95 else [])]
+            assert all(word in words for word in wanted), text
+            if width < 95:  # lines of its own, whole
+                assert reason.replace(" ", "") in re.sub(r"\s", "", text)
 
     def test_colours_are_those_of_the_outcomes(self) -> None:
         assert "\x1b[1;38;2;213;94;0mIS" in self.rendered([sample(Blobs(), 1, "IS phantom")], colour=True)
