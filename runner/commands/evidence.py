@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -96,13 +97,27 @@ def verify_command(bundle: Annotated[Path, typer.Argument(help="A bundle: a fold
         raise typer.Exit(1) from None
 
 
-def explain_command(run: Annotated[Path, typer.Argument(help="A run's folder or record.")]) -> None:
-    """Tells in plain words why a run got its outcome, and what to write if what it did is legitimate."""
-    found = rejudging.runs_at(run)
-    if len(found) > 1:
-        names = "\n".join(f"  {item.campaign.folder / item.record.run}" for item in found[:20])
-        raise Refused(f"{run} holds {len(found)} runs; name one of them:\n{names}")
-    told(explain(found[0].record))
+def explain_command(
+    runs: Annotated[list[Path] | None, typer.Argument(help="Runs, campaigns, or bundles.")] = None,
+) -> None:
+    """Tells in plain words why runs got their outcomes, and what to write if what they did is legitimate."""
+    if not runs:
+        raise Refused("name a run or a campaign, e.g. runs/NAME/RUN or runs/NAME; several may be named")
+    with ExitStack() as stack:
+        named = [rejudging.runs_at(stack.enter_context(opened(path))) for path in runs]
+    # Of many the attempts that a later one replaces are left out, unless they are named themselves.
+    chosen = [one for found in named for one in found if len(found) == 1 or not one.record.superseded]
+    told_of: set[Path] = set()
+    for one in chosen:
+        place = (one.campaign.folder / one.record.run).absolute()
+        if place in told_of:
+            continue
+        told([""] if told_of else [])
+        told(explain(one.record))
+        told_of.add(place)
+    left_out = sum(map(len, named)) - len(chosen)
+    if left_out:
+        err.print(f"superseded attempts that are not told of: {left_out}; name them to read about them")
 
 
 def _tell_bundle(path: Path, bundle: Bundle) -> None:

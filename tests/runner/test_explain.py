@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from contracts.document import parse
 from contracts.load import load_text
 from contracts.writing import flow
+from runner.bundle import export
 from runner.explain import BECAUSE, allow_entry, explain
 from runner.record import FieldChange, LedgerEntry, Misfit, Missing
 from runner.rejudge import Kept, judged, runs_at
@@ -257,9 +258,43 @@ def test_the_command_explains_one_run(tmp_path: Path, call: Call) -> None:
         status, out, _ = call("explain", path)
         assert status == 0
         assert out.rstrip("\n") == words(runs_at(run)[0])
+
+
+def test_the_command_explains_several_runs_campaigns_and_bundles_each_run_once(tmp_path: Path, call: Call) -> None:
+    campaign = campaign_in(tmp_path / "runs")
+    found = runs_at(campaign.folder)
+    some = [campaign.folder / found[number].record.run for number in (4, 1, 4)]
+    status, out, _ = call("explain", *some)
+    assert (status, out) == (0, "\n\n".join(words(found[number]) for number in (4, 1)) + "\n")
+    everything = "\n\n".join(map(words, found)) + "\n"
+    export(found, tmp_path / "bundle.zip")
+    for paths in ([campaign.folder], [campaign.folder, some[0]], [tmp_path / "runs"], [tmp_path / "bundle.zip"]):
+        assert call("explain", *paths)[:2] == (0, everything)
+
+
+def test_superseded_attempts_are_explained_where_they_are_named(tmp_path: Path, call: Call) -> None:
+    campaign = campaign_in(tmp_path)
+    first, *others = runs_at(campaign.folder)
+    old = first.record.model_copy(update={"superseded": True})
+    campaign.replace(old)
     status, out, err = call("explain", campaign.folder)
+    assert (status, out) == (0, "\n\n".join(map(words, others)) + "\n")
+    assert "superseded attempts that are not told of: 1" in err
+    status, out, err = call("explain", campaign.folder / old.run)
+    assert (status, out.splitlines()[0], err) == (0, old.run, "")
+
+
+def test_what_cannot_be_explained_is_told_before_anything_is(tmp_path: Path, call: Call) -> None:
+    campaign = campaign_in(tmp_path)
+    status, out, err = call("explain")
     assert (status, out) == (2, "")
-    assert "holds 6 runs; name one of them" in err
+    assert "name a run or a campaign" in err
+    assert "Usage" not in err
+    (tmp_path / "no.zip").write_bytes(b"no archive")
+    for path in (tmp_path / "nowhere", tmp_path / "no.zip"):
+        status, out, err = call("explain", campaign.folder, path)
+        assert (status, out) == (2, "")
+        assert err.strip()
 
 
 @pytest.mark.timeout(20)
