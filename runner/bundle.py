@@ -20,18 +20,21 @@ import stat
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from contracts.schema import SHORTEST_SECRET
-from runner.record import Frame, Reading, RunRecord, SnapshotRef, TimelineEntry
+from runner.record import Reading
+from runner.redaction import RecordCopy
 from runner.rejudge import Kept
-from runner.spellings import blot, blot_part, blot_value
 from runner.states import keep_state, load_state
 from runner.store import StoreError
+from validators.dbf.codepages import LANGUAGE_DRIVERS, encoding
 from validators.registry import RegistryState
+from validators.sql.form import line_writer
 
 MANIFEST, SEAL = "manifest.json", "manifest.sha256"
 FORMAT = 1
@@ -81,8 +84,9 @@ def export(runs: Sequence[Kept], target: Path, *, screens: bool = True, secrets:
         target: What is written; it must not be there.
         screens: Whether pictures of the screen go along.
         secrets: Texts that are blotted out of records and evidence, there each sign by an ``x`` so that tables stay readable.
-            Pictures and the log of keys cannot be searched for them and do not go along; a packed file (a PDF, a picture that
-            the program wrote) is kept as it is.
+            What each field of a record carries, and so what becomes of it, :mod:`runner.redaction` says. Pictures and the log of
+            keys cannot be searched for them and do not go along; a packed file (a PDF, a picture that the program wrote) is kept
+            as it is.
 
     Raises:
         BundleError: The target is there or cannot be written, two runs have one name, or a secret is too short to be told from
@@ -99,12 +103,17 @@ def export(runs: Sequence[Kept], target: Path, *, screens: bool = True, secrets:
     if hidden and len(hidden[-1]) < SHORTEST_SECRET:
         raise BundleError(f"a secret of fewer than {SHORTEST_SECRET} characters cannot be told from other bytes")
     redacted = ["screens"] if hidden or not screens else []
-    redacted += ["log of keys", f"{len(hidden)} secret values"] if hidden else []
+    if hidden:
+        redacted += [
+            "log of keys",
+            *(["pictures of contracts"] if any(kept.record.contract.pictures for kept in runs) else []),
+        ]
+        redacted.append(f"{len(hidden)} secret values")
     try:
         with tempfile.TemporaryDirectory(prefix=".export-", dir=target.absolute().parent) as scratch:
             folder = Path(scratch) / "bundle"
             for kept in runs:
-                _Copy(kept, folder, screens=screens and not hidden, secrets=hidden).write()
+                _Copy(kept, folder, screens=screens, secrets=hidden).write()
             bundle = _seal(folder, redacted)
             if target.suffix.lower() == ".zip":
                 archive = Path(scratch) / "bundle.zip"
@@ -123,110 +132,57 @@ class _Copy:
     def __init__(self, kept: Kept, folder: Path, *, screens: bool, secrets: Sequence[str]) -> None:
         self._kept = kept
         self._folder = folder
-        self._screens = screens
         self._secrets = secrets
+        self._of = RecordCopy(secrets, screens=screens, evidence=self._blob, state=self._state).of
 
     def write(self) -> None:
-        record = self._kept.record
+        record = self._of(self._kept.record)
         if not _NAME.fullmatch(f"{record.run}/record.json"):
             raise StoreError(f"{record.run!r} cannot be a run's name")
-        recording = record.recording
-        frames = [Frame(t=f.t, image=self._blob(f.image), reason=f.reason) for f in recording.frames if self._screens]
-        copy = record.model_copy(
-            update={
-                "contract": record.contract.model_copy(
-                    update={
-                        "source": self._blob(record.contract.source),
-                        "pictures": {name: self._blob(blob) for name, blob in record.contract.pictures.items()},
-                    }
-                ),
-                "agent": record.agent.model_copy(
-                    update={
-                        "prompt_text": self._blob(record.agent.prompt_text),
-                        "timeline": [self._happening(entry) for entry in record.agent.timeline],
-                    }
-                ),
-                "before": self._snapshot(record.before),
-                "after": self._snapshot(record.after),
-                "recording": recording.model_copy(
-                    update={
-                        "events": self._blob(recording.events) if recording.events and not self._secrets else None,
-                        "frames": frames,
-                    }
-                ),
-            }
-        )
         path = self._folder / record.run / "record.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(self._without_secrets(copy).model_dump_json(indent=1) + "\n", encoding="utf-8")
+        try:
+            path.parent.mkdir(parents=True)
+        except FileExistsError:
+            raise BundleError(
+                f"two runs have the name {record.run} when secrets are taken out: export them apart"
+            ) from None
+        path.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
-    def _without_secrets(self, record: RunRecord) -> RunRecord:
-        """The record with every secret blotted out of what the agent, the program and the contract say in it."""
-        hidden = tuple(self._secrets)
-        if not hidden:
-            return record
-        contract, agent, recording = record.contract, record.agent, record.recording
-        texts = {
-            name: blot(getattr(contract, name), hidden)
-            for name in ("title", "application", "domain", "instruction", "goal")
-        }
-        timeline = [entry.model_copy(update={"text": blot(entry.text, hidden)}) for entry in agent.timeline]
-        typed = [piece.model_copy(update={"text": blot(piece.text, hidden)}) for piece in recording.typed]
-        said = {
-            "message": blot(agent.message, hidden),
-            "returned": blot_value(agent.returned, hidden),
-            "timeline": timeline,
-        }
-        return record.model_copy(
-            update={
-                "contract": contract.model_copy(
-                    update={**texts, "parameters": blot_value(contract.parameters, hidden)}
-                ),
-                "agent": agent.model_copy(update=said),
-                "recording": recording.model_copy(update={"typed": typed, "events": None}),  # keys spell what was typed
-                "verdict": blot_part(record.verdict, hidden),
-                "stages": [blot_part(stage, hidden) for stage in record.stages],
-                "blind_spots": record.blind_spots and blot_part(record.blind_spots, hidden),
-                "faults": [blot(fault, hidden) for fault in record.faults],
-            }
-        )
-
-    def _happening(self, entry: TimelineEntry) -> TimelineEntry:
-        if entry.screenshot is None:
-            return entry
-        return entry.model_copy(update={"screenshot": self._blob(entry.screenshot) if self._screens else None})
-
-    def _snapshot(self, snapshot: SnapshotRef | None) -> SnapshotRef | None:
-        if snapshot is None:
-            return None
-        readings = {name: self._reading(reading) for name, reading in snapshot.readings.items()}
-        return snapshot.model_copy(update={"readings": readings})
-
-    def _reading(self, reading: Reading) -> Reading:
+    def _state(self, reading: Reading) -> Mapping[str, str | None]:
         """A state's evidence. What has a form of its own is taken apart, so that nothing hides in it and it stays readable."""
         if reading.kind == "registry" and self._secrets:
             return self._registry(reading)
         listing = reading.blobs.get("items")
         if listing is None or reading.kind not in ("files", "windows"):
-            blobs = {role: None if blob is None else self._blob(blob) for role, blob in reading.blobs.items()}
-            return reading.model_copy(update={"blobs": blobs})
+            return {role: None if blob is None else self._blob(blob) for role, blob in reading.blobs.items()}
         try:
             kept: Any = json.loads(self._get(listing))
             if reading.kind == "files":
                 kept["contents"] = [[path, self._blob(blob)] for path, blob in kept["contents"]]
         except (ValueError, TypeError, KeyError) as error:
             raise StoreError(f"the evidence of a snapshot cannot be read: {error}") from None
-        text = json.dumps(_blotted_texts(kept, tuple(self._secrets)), separators=(",", ":"))
-        return reading.model_copy(update={"blobs": {"items": self._keep(text.encode("ascii"))}})
+        text = json.dumps(_blotted_texts(kept, self._secrets), separators=(",", ":"))
+        return {"items": self._keep(text.encode("ascii"))}
 
-    def _registry(self, reading: Reading) -> Reading:
+    def _registry(self, reading: Reading) -> Mapping[str, str | None]:
         try:
             state = load_state(reading, self._get)
         except ValueError as error:
             raise StoreError(f"the evidence of a snapshot cannot be read: {error}") from None
         assert isinstance(state, RegistryState)
-        values = tuple(replace(value, data=self._blotted(value.data)) for value in state.values)
-        return keep_state(replace(state, values=values), lambda data: self._keep(bytes(data)))
+        named = RegistryState(
+            state.exists,
+            tuple(replace(key, path=self._plain(key.path)) for key in state.keys),
+            tuple(
+                replace(value, key=self._plain(value.key), name=self._plain(value.name), data=self._blotted(value.data))
+                for value in state.values
+            ),
+            tuple((self._plain(path), self._plain(reason)) for path, reason in state.skipped),
+        )
+        return keep_state(named, lambda data: self._keep(bytes(data))).blobs
+
+    def _plain(self, text: str) -> str:
+        return str(_blotted_texts(text, self._secrets))
 
     def _get(self, blob: str) -> bytes:
         return self._kept.campaign.blob(blob)
@@ -249,7 +205,7 @@ class _Copy:
         return data
 
 
-def _blotted_texts(value: Any, secrets: tuple[str, ...]) -> Any:
+def _blotted_texts(value: Any, secrets: Sequence[str]) -> Any:
     """JSON data with the secrets blotted out of its texts; sums stay, which are made of digits and letters by chance."""
     match value:
         case str() if not _SUM.fullmatch(value):
@@ -264,24 +220,38 @@ def _blotted_texts(value: Any, secrets: tuple[str, ...]) -> Any:
             return value
 
 
-def _spellings(secret: str) -> Iterator[tuple[bytes, bytes]]:
-    """The bytes that a text may stand in evidence as, each with as many bytes that say nothing; longest first."""
+@lru_cache(maxsize=64)
+def _spellings(secret: str) -> tuple[tuple[bytes, bytes], ...]:
+    """The bytes that a text may stand in evidence as, each with as many bytes that say nothing; longest first.
+
+    Besides the encodings of tables and files these are the form in which an SQL table's lines escape a text or spell its bytes, and
+    JSON's escapes.
+    """
     found: dict[bytes, bytes] = {}
-    for name in ("utf-8", "cp850", "cp437", "cp1252", "latin-1"):
-        with _unencodable():
-            found[secret.encode(name)] = b"x"
-    with _unencodable():
-        found[secret.encode("utf-16-le")] = b"x\0"
-        found[secret.encode("utf-16-be")] = b"\0x"
-    for spelt in sorted(found, key=len, reverse=True):
-        blot = found[spelt]
-        yield spelt, blot * (len(spelt) // len(blot))
+    plain = [spelt for name in _ENCODINGS if (spelt := _encoded(secret, name)) is not None]
+    escaped = [json.dumps(secret)[1:-1].encode(), line_writer(1, as_copy=True)([secret]).encode("utf-8", "replace")]
+    found |= dict.fromkeys([*plain, *escaped], b"x")
+    for name, blot in (("utf-16-le", b"x\0"), ("utf-16-be", b"\0x")):
+        if (spelt := _encoded(secret, name)) is not None:
+            found[spelt] = blot
+    for spelt in plain:
+        found |= dict.fromkeys([spelt.hex().encode(), spelt.hex().upper().encode()], b"78")
+    longest_first = sorted(found.items(), key=lambda item: len(item[0]), reverse=True)
+    return tuple((spelt, (blot * len(spelt))[: len(spelt)]) for spelt, blot in longest_first)
 
 
-@contextmanager
-def _unencodable() -> Iterator[None]:
-    with suppress(UnicodeError):
-        yield
+_ENCODINGS = sorted({"utf-8", "latin-1", *LANGUAGE_DRIVERS.values()})
+
+
+def _encoded(text: str, name: str) -> bytes | None:
+    """The text's bytes in an encoding of tables; ``None`` where it has none there."""
+    try:
+        return text.encode(name)
+    except UnicodeError:
+        return None
+    except LookupError:  # one of those that Python does not have
+        letters = {encoding(name).decode(bytes([byte])): byte for byte in range(256)}
+        return bytes(letters[char] for char in text) if letters.keys() >= set(text) else None
 
 
 def _seal(folder: Path, redacted: Sequence[str]) -> Bundle:

@@ -65,19 +65,20 @@ def blot_part(part: P, secrets: Collection[str]) -> P:
     if not secrets:
         return part
     fields = {name: getattr(part, name) for name in type(part).model_fields if name not in part.our_words}
-    return part.model_copy(update={name: _blot_field(value, secrets) for name, value in fields.items()})
+    return part.model_copy(update={name: blot_texts(value, secrets) for name, value in fields.items()})
 
 
-def _blot_field(value: Any, secrets: Collection[str]) -> Any:
+def blot_texts(value: Any, secrets: Collection[str]) -> Any:
+    """What a field of a record holds, with every secret blotted out of its texts and names; figures stay."""
     match value:
         case Part():
             return blot_part(value, secrets)
         case str():
             return blot(value, secrets)
         case list():
-            return [_blot_field(item, secrets) for item in value]
+            return [blot_texts(item, secrets) for item in value]
         case dict():
-            return {blot(str(name), secrets): _blot_field(item, secrets) for name, item in value.items()}
+            return {blot(str(name), secrets): blot_texts(item, secrets) for name, item in value.items()}
         case _:
             return value
 
