@@ -15,7 +15,7 @@ from runner.agents.base import AgentSpecError
 from runner.bundle import BundleError
 from runner.commands import authoring, conformance, doctor, evidence, image, lint, machines, prompts, run
 from runner.commands.terminal import Refused, err
-from runner.machines.base import MachineError
+from runner.machines.base import HomeError, MachineError
 from runner.machines.images import ImageError
 from runner.mutate import NoGoldenRun
 from runner.report.html import ReportError
@@ -38,7 +38,7 @@ def main() -> None:
     try:
         app()
     except (
-        Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError, ReportError, BundleError, NoGoldenRun,
+        Refused, ContractError, AgentSpecError, StoreError, ImageError, PromptError, ReportError, BundleError, NoGoldenRun, HomeError,
     ) as error:  # fmt: skip
         err.print(str(error), soft_wrap=True)
         sys.exit(2)

@@ -26,7 +26,7 @@ from runner.calibrate import (
     write_list,
 )
 from runner.commands.loading import load, parameters_given
-from runner.commands.terminal import Refused, err, out, told
+from runner.commands.terminal import Refused, err, out, say, told
 from runner.delays import LONGEST_WATCHED, measure_delays
 from runner.display.errors import DisplayError
 from runner.guests.base import GuestLost
@@ -69,7 +69,7 @@ def new_command(
         given=parameters_given(parameter or []), demonstration=demonstration, yes=yes,
     )  # fmt: skip
     try:
-        written = author(options, out, lambda found: provider(found.manifest.provider))
+        written = author(options, out, lambda found: provider(found.manifest.provider, say))
     except ValidationError as error:
         raise Refused("; ".join(problem["msg"] for problem in error.errors())) from None
     except (NewContractError, ContractFault, SetupError) as error:
@@ -143,7 +143,7 @@ def calibrate(
             [(item.contract, item.path.parent if item.path else Path.cwd()) for item in loaded],
             found, watch=watch or (), registry=registry or (),
         )  # fmt: skip
-        makes = provider(found.manifest.provider)
+        makes = provider(found.manifest.provider, say)
         agents = [agent for spec in good or () for agent in plan(spec)]
         if agents and not any(agent.contract in (None, item.contract.id) for agent in agents for item in loaded):
             raise Refused("--good: name the contracts whose tasks the agent does")

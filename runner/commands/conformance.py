@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from contracts.load import ContractError
-from runner.commands.terminal import Refused, err, out, told
+from runner.commands.terminal import Refused, err, out, say, told
 from runner.conformance import told as telling
 from runner.conformance.scene import Scene
 from runner.conformance.suite import CHECKS, What, chosen, run
@@ -97,7 +97,7 @@ def _run(what: What, name: str, image: str, pattern: str, *, quick: bool, as_jso
 
 def _provider(name: str) -> MachineProvider:
     try:
-        return provider(name)
+        return provider(name, say)
     except MachineError as error:
         raise Refused(str(error)) from None
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from runner.commands.terminal import err, out
+from runner.commands.terminal import err, out, say
 from runner.doctor.examination import examine
 from runner.findings import Finding
+from runner.machines.base import provider
 
 _WORDS = {True: "ok", False: "NOT OK", None: "could not tell"}
 
@@ -29,7 +31,9 @@ def doctor(
     """Looks at host, provider, image, one machine and an agent: status 0 all is well, 1 something is not."""
     found: list[Finding] = []
     with err.status("") as shown:
-        for finding in examine(image, agent or None, folder=Path.cwd(), begun=shown.update):
+        for finding in examine(
+            image, agent or None, folder=Path.cwd(), begun=shown.update, providers=partial(provider, say=say)
+        ):
             found.append(finding)
             if as_json:
                 print(json.dumps(asdict(finding), ensure_ascii=True), flush=True)  # noqa: T201

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from contracts.load import ContractError
-from runner.commands.terminal import err, out
+from runner.commands.terminal import out, say
 from runner.machines.base import MachineError
 from runner.machines.images import Image, available, find_image
 from runner.machines.vm_files import build, vm_files
@@ -25,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
 def image_build(name: str = typer.Argument(help="Name of an image, as `image list` shows it.")) -> None:
     """Builds a virtual machine's disks from the image's recipe, unless they are there already."""
     begun = time.monotonic()
-    made = build(find_image(name), lambda line: err.print(line, soft_wrap=True))
+    made = build(find_image(name), say)
     size = sum(disk.path.stat().st_size for disk in made.disks)
     out.print(f"{name} is ready ({size / 1e9:.1f} GB, {time.monotonic() - begun:.0f} s): {made.disks[0].path.parent}")
 

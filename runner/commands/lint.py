@@ -12,7 +12,7 @@ from contracts.json_schema import json_schema
 from contracts.lint import Finding, Known, not_loaded, reference
 from contracts.load import ContractError, LoadedContract, load_contract
 from runner.commands.loading import contract_files, linted, parameters_given, tell_noise
-from runner.commands.terminal import Refused, err
+from runner.commands.terminal import Refused, err, say
 from runner.guests.base import GuestLost
 from runner.inspect_image import known_of
 from runner.machines.base import MachineError, SetupError, provider
@@ -66,7 +66,7 @@ def _known(loaded: LoadedContract) -> Known:
     found = find_image(contract.image)
     folder = loaded.path.parent if loaded.path else Path.cwd()
     try:
-        checkpoint = provider(found.manifest.provider).prepare(
+        checkpoint = provider(found.manifest.provider, say).prepare(
             found, contract.initial_state.setup, contract.initial_state.start, folder=folder
         )
         return known_of(contract, checkpoint)

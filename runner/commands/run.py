@@ -23,7 +23,7 @@ from prompts.render import Condition, PromptError, find_prompt, prompt_folders
 from runner.agents.base import PlannedAgent, plan
 from runner.campaign import run_all
 from runner.commands.loading import lint_before, load, parameters_given
-from runner.commands.terminal import Refused, err, out
+from runner.commands.terminal import Refused, err, out, say
 from runner.machines.base import MachineProvider, provider
 from runner.machines.images import find_image
 from runner.plan import RunPlan
@@ -89,7 +89,7 @@ def run(
         replace(each, on_image=image or None, read=cast("Read", read) if read else None, audit=audit, prompts=prompts)
         for each in _plans(loaded, agent, prompt, trials, prompts)
     ]
-    providers = {name: provider(find_image(name).manifest.provider) for name in {each.image for each in plans}}
+    providers = {name: provider(find_image(name).manifest.provider, say) for name in {each.image for each in plans}}
     alone = any(getattr(each.agent.agent, "interactive", False) for each in plans)
     campaign = Campaign.create(runs, name or _new_name(runs))
     _warn_of_leftovers(providers.values())

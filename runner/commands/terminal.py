@@ -16,6 +16,11 @@ class Refused(Exception):
     """A user's mistake: told in words, exit status 2."""
 
 
+def say(line: str) -> None:
+    """Tells somebody who waits what is being done; for :func:`runner.machines.base.provider` among others."""
+    err.print(line, soft_wrap=True)
+
+
 def told(lines: Iterable[str]) -> None:
     """Prints lines as they are, without wrapping."""
     for line in lines:

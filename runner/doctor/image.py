@@ -94,7 +94,7 @@ def _built_wine(name: str, image: Image) -> Finding:
 
     folder = home() / "images" / wine_base.fingerprint(image)[:32]
     if not folder.is_dir():
-        return Finding(name, True, "not yet; it is built when the first machine is made, in about half a minute")
+        return Finding(name, True, "not yet; it is built when the first machine is made, in about 20 seconds")
     try:
         seal = sealing.checked_seal(folder / "prefix", folder / "seal.json")
     except MachineError as error:

@@ -250,11 +250,22 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+class HomeError(ValueError):
+    """``LEGACYPROOF_HOME`` names something that is no folder: a user's mistake."""
+
+
 def home() -> Path:
-    """Where images, checkpoints and machines are kept: ``$LEGACYPROOF_HOME`` or the user's cache folder."""
+    """Where images, checkpoints and machines are kept: ``$LEGACYPROOF_HOME`` or the user's cache folder.
+
+    Raises:
+        HomeError: The variable names something else than a folder; one that is not there yet will be made.
+    """
     configured = os.environ.get("LEGACYPROOF_HOME")
     if configured:
-        return Path(configured).absolute()
+        folder = Path(configured).absolute()
+        if not folder.is_dir() and os.path.lexists(folder):
+            raise HomeError(f"LEGACYPROOF_HOME is {configured!r}, which is no folder: name one, or leave it out")
+        return folder
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "legacyproof"
 
@@ -263,8 +274,12 @@ OF_THE_HOUSE = ("wine", "libvirt")
 """The machine providers that need no plug-in."""
 
 
-def provider(name: str) -> MachineProvider:
+def provider(name: str, say: Callable[[str], None] | None = None) -> MachineProvider:
     """The machine provider of that name: one of the house, or a plug-in (entry point group ``legacyproof.machines``).
+
+    Args:
+        name: The provider's.
+        say: Told by those of the house what a person waits for, such as an image that is built.
 
     Raises:
         MachineError: There is none, or the plug-in does not have the methods of a provider.
@@ -272,11 +287,11 @@ def provider(name: str) -> MachineProvider:
     if name == "wine":
         from runner.machines.wine import WineProvider  # noqa: PLC0415 - loaded only when used
 
-        return WineProvider()
+        return WineProvider(say)
     if name == "libvirt":
         from runner.machines.libvirt import LibvirtProvider  # noqa: PLC0415
 
-        return LibvirtProvider()
+        return LibvirtProvider(say)
     found = {point.name: point for point in entry_points(group="legacyproof.machines")}
     if name not in found:
         known = ", ".join(sorted({*OF_THE_HOUSE, *found}))

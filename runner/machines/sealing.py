@@ -13,12 +13,14 @@ import json
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.machines.base import MachineError
+from runner.machines.base import MachineError, home
+from runner.machines.room import cannot_write, is_about, writing
 
 UNFINISHED = ".unfinished"
 """Suffix of folders that are being filled; under a free lock they are leftovers."""
@@ -99,16 +101,43 @@ def checked_seal(folder: Path, seal_file: Path) -> Seal:
     return made
 
 
+_locks: dict[Path, threading.Lock] = {}
+_locks_lock = threading.Lock()
+
+
+def _within(path: Path) -> threading.Lock:
+    """The lock between this process's own threads, who need not be told that they wait for each other."""
+    with _locks_lock:
+        return _locks.setdefault(path, threading.Lock())
+
+
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds a lock between processes; it goes away with its holder, whatever becomes of it."""
+def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Holds a lock between processes; it goes away with its holder, whatever becomes of it.
+
+    Args:
+        path: The file that is locked.
+        waiting: Called once where another process holds it, before that one is waited for.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with _within(path), path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def sealed(folder: Path, part: str, fill: Callable[[Path], None], *, about: Mapping[str, str]) -> tuple[Path, Seal]:
+def sealed(
+    folder: Path,
+    part: str,
+    fill: Callable[[Path], None],
+    *,
+    about: Mapping[str, str],
+    waiting: Callable[[], None] | None = None,
+) -> tuple[Path, Seal]:
     """A folder of the cache: filled and sealed by the first who asks for it, checked for everyone.
 
     Args:
@@ -116,19 +145,30 @@ def sealed(folder: Path, part: str, fill: Callable[[Path], None], *, about: Mapp
         part: Name of the sealed folder within.
         fill: Makes that folder; whatever it leaves is removed if it fails.
         about: What the seal says beside the hashes.
+        waiting: Called once where another runner is at it, before that one is waited for.
 
     Raises:
-        MachineError: What is there is damaged.
+        MachineError: What is there is damaged, or it cannot be written there; the message says why and what to do.
     """
-    with locked(folder.with_suffix(".lock")):
-        if not folder.is_dir():
-            unfinished = folder.with_suffix(UNFINISHED)
-            shutil.rmtree(unfinished, ignore_errors=True)
-            unfinished.mkdir(parents=True)
-            try:
-                fill(unfinished / part)
-                seal(unfinished / part, unfinished / "seal.json", about=about)
-                unfinished.rename(folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return folder / part, checked_seal(folder / part, folder / "seal.json")
+    try:
+        with locked(folder.with_suffix(".lock"), waiting):
+            if not folder.is_dir():
+                _filled(folder, part, fill, about)
+            return folder / part, checked_seal(folder / part, folder / "seal.json")
+    except OSError as error:
+        if is_about(error, home()):
+            raise cannot_write(error, folder) from error
+        raise
+
+
+def _filled(folder: Path, part: str, fill: Callable[[Path], None], about: Mapping[str, str]) -> None:
+    unfinished = folder.with_suffix(UNFINISHED)
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    try:
+        with writing(unfinished):
+            fill(unfinished / part)
+            seal(unfinished / part, unfinished / "seal.json", about=about)
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)

@@ -34,6 +34,7 @@ from runner.machines import wine_base
 from runner.machines.base import MachineError, home, lock
 from runner.machines.file_hash import sha256
 from runner.machines.images import FOLDER, Image, LibvirtPart, sources
+from runner.machines.room import writing
 
 RECIPE = 1
 """Raised whenever this module builds images differently."""
@@ -247,7 +248,7 @@ def build(image: Image, say: Callable[[str], None]) -> VmFiles:
         say: Told what is being done, for a person who waits.
 
     Raises:
-        MachineError: A step failed; what the steps before it made is kept for the next attempt.
+        MachineError: A step failed, or it cannot be written there; what the steps before it made is kept for the next attempt.
     """
     part = _part(image)
     name = image.manifest.name
@@ -255,7 +256,7 @@ def build(image: Image, say: Callable[[str], None]) -> VmFiles:
         raise MachineError(f"{image.path} names disks that are there already: there is nothing to build")
     key = fingerprint(image)
     folder = built_at(image, key)
-    with _alone(folder.with_name(f"{folder.name}.lock"), name, say):
+    with writing(folder), _alone(folder.with_name(f"{folder.name}.lock"), name, say):
         if (folder / "image.json").exists():
             try:
                 return _built(image)

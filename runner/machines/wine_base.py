@@ -126,13 +126,17 @@ def build(image: Image, key: str, *, say: Callable[[str], None]) -> tuple[Path, 
     """
 
     def fill(prefix: Path) -> None:
-        say(f"building the image {image.manifest.name} (once, about half a minute)")
+        say(f"building the image {image.manifest.name}, once: about 20 seconds")
         try:
             fill_prefix(prefix, image)
         except TimeoutError as error:
             raise MachineError(f"the image {image.manifest.name} could not be built: {error}") from None
 
-    return sealed(home() / "images" / key[:32], "prefix", fill, about={"image": image.manifest.name, "key": key})
+    def waiting() -> None:
+        say(f"another runner is building the image {image.manifest.name}: waiting for it")
+
+    about = {"image": image.manifest.name, "key": key}
+    return sealed(home() / "images" / key[:32], "prefix", fill, about=about, waiting=waiting)
 
 
 def fill_prefix(prefix: Path, image: Image) -> None:
@@ -146,6 +150,7 @@ def fill_prefix(prefix: Path, image: Image) -> None:
         MachineError: Something could not be built or put in place.
         TimeoutError: Wine did not get ready in time.
     """
+    probe = built(FOLDER / "probe", "build/x86_64/lpprobe.exe")
     prefix.mkdir()
     log = prefix.with_name("build.log")
     sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=log)
@@ -168,6 +173,6 @@ def fill_prefix(prefix: Path, image: Image) -> None:
             drive.unlink()
     tools = prefix / "drive_c" / "legacyproof"
     tools.mkdir()
-    shutil.copy2(built(FOLDER / "probe", "build/x86_64/lpprobe.exe"), tools)
+    shutil.copy2(probe, tools)
     for program in image.manifest.programs.values():
         _put_program(prefix, image, program)

@@ -44,7 +44,7 @@ def call(monkeypatch: pytest.MonkeyPatch, outcomes: Sequence[Outcome], *argument
     app = typer.Typer()
     command.add_to(app)
     monkeypatch.setattr(command, "run", run)
-    monkeypatch.setattr(command, "provider", lambda name: object())
+    monkeypatch.setattr(command, "provider", lambda name, say: object())
     done = CliRunner().invoke(app, ["conformance", *arguments])
     if isinstance(done.exception, Refused | MachineError):
         raise done.exception

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from runner.machines.base import MachineError
+from runner.machines.room import cannot_write
 from runner.machines.virt import overlays
 
 
@@ -71,6 +72,6 @@ def test_a_missing_base_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_called_that(tmp_path: Path) -> None:
-    full = overlays.disk_full(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
+    full = cannot_write(OSError(errno.ENOSPC, "No space left on device"), tmp_path)
     assert "the host's disk is full" in str(full)
-    assert "full" not in str(overlays.disk_full(OSError(errno.EACCES, "Permission denied"), Path("x")))
+    assert "full" not in str(cannot_write(OSError(errno.EACCES, "Permission denied"), Path("x")))

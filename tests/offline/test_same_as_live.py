@@ -17,7 +17,7 @@ from runner.guests.probe import ProbeResult
 from runner.offline.disk import open_disk
 from runner.offline.ntfs.volume import Volume
 from tests.offline import volumes
-from tests.runner.test_probe_native import Machine, built, machine  # noqa: F401 - fixtures
+from tests.runner.test_probe_native import Machine, machine  # noqa: F401 - a fixture
 from validators.files import FileItem, TreeState
 
 pytestmark = pytest.mark.machine

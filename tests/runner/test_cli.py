@@ -395,7 +395,7 @@ def test_the_place_of_the_report_is_told_as_it_is(call: Call, runs: Callable[...
 
 
 def test_machine_faults_are_told_with_status_3(call: Call, contract: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_name: str) -> None:
+    def broken(*_: object) -> None:
         raise MachineError("unknown machine provider [x]")
 
     monkeypatch.setattr(run, "provider", broken)

@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from runner.guests.probe import (
     encode_request,
     parse,
 )
+from runner.machines.images import FOLDER
+from runner.machines.recipes import built
+from runner.machines.wine_base import WINE, WINESERVER
 
 pytestmark = pytest.mark.machine
 
-PROBE = Path(__file__).resolve().parents[2] / "vm_images" / "probe"
-EXE = PROBE / "build" / "x86_64" / "lpprobe.exe"
 FILETIME_EPOCH = 116_444_736_000_000_000
 """1970-01-01 as FILETIME."""
 
@@ -39,10 +41,10 @@ CHANGED, BOUND, USAGE, NOT_A_FILE, ENCODING = 0x20000001, 0x20000002, 0x20000003
 NO_DRIVE = 0x20000008
 
 
-@pytest.fixture(scope="module")
-def built() -> None:
-    """Both builds of the probe; a machine without the compilers fails here."""
-    subprocess.run(["make", "-C", str(PROBE), "all", "specimen"], check=True, timeout=120, capture_output=True)
+@cache
+def program(name: str = "lpprobe", arch: str = "x86_64") -> str:
+    """A build of the probe, or of the program with windows to look at; a machine without the compilers fails here."""
+    return str(built(FOLDER / "probe", f"build/{arch}/{name}.exe"))
 
 
 class Machine:
@@ -68,7 +70,9 @@ class Machine:
         """Makes the prefix. On a busy host Wine 8 does not always come up at the first try; a second one goes on from there."""
         talkative = self.environment | {"WINEDEBUG": "fixme-all"}
         for _ in range(2):
-            done = subprocess.run(["wineboot", "-i"], env=talkative, check=False, timeout=180, capture_output=True)
+            done = subprocess.run(
+                [WINE, "wineboot", "-i"], env=talkative, check=False, timeout=180, capture_output=True
+            )
             if done.returncode == 0:
                 return
         raise AssertionError(done.stderr.decode(errors="replace")[-2000:])
@@ -76,19 +80,19 @@ class Machine:
     def wine(self, *argv: str, data: bytes = b"", limit: float = 60) -> subprocess.CompletedProcess[bytes]:
         """Runs a program to its end."""
         return subprocess.run(
-            ["wine", *argv], env=self.environment, input=data, capture_output=True, timeout=limit, check=False
+            [WINE, *argv], env=self.environment, input=data, capture_output=True, timeout=limit, check=False
         )
 
     def probe(self, *argv: str, data: bytes = b"") -> ProbeResult:
         """One answer of the probe that must be whole."""
-        done = self.wine(str(EXE), *argv, data=data)
+        done = self.wine(program(), *argv, data=data)
         result = parse(done.stdout, expect_id="")
         assert done.returncode == 0
         return result
 
     def refused(self, *argv: str, data: bytes = b"") -> tuple[int, ProbeError]:
         """Exit status and fault of an answer that must not be whole."""
-        done = self.wine(str(EXE), *argv, data=data)
+        done = self.wine(program(), *argv, data=data)
         with pytest.raises(ProbeError) as caught:
             parse(done.stdout, expect_id=None)
         return done.returncode, caught.value
@@ -96,7 +100,7 @@ class Machine:
     def start(self, *argv: str) -> subprocess.Popen[bytes]:
         """Starts a program that is ended with the machine at the latest."""
         process = subprocess.Popen(
-            ["wine", *argv],
+            [WINE, *argv],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -119,7 +123,7 @@ class Machine:
         """Ends what was started, by its ids, and then this prefix's server."""
         for process in self.started:
             end(process)
-        subprocess.run(["wineserver", "-k"], env=self.environment, timeout=30, check=False)
+        subprocess.run([WINESERVER, "-k"], env=self.environment, timeout=30, check=False)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -131,7 +135,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 @pytest.fixture(scope="module")
-def machine(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     folder = tmp_path_factory.mktemp("machine")
     reader, writer = os.pipe()
     # The server chooses a display that is free; without TCP and with its RFB socket in our folder it meets nobody.
@@ -163,7 +167,7 @@ class Resident:
     """A probe in resident mode."""
 
     def __init__(self, machine: Machine) -> None:
-        self.process = machine.start(str(EXE), "serve")
+        self.process = machine.start(program(), "serve")
         self.splitter = AnswerSplitter()
         self.number = 0
 
@@ -235,9 +239,9 @@ XP = {
 
 
 @pytest.mark.parametrize(("arch", "version"), [("x86_64", (5, 2)), ("i686", (5, 1))])
-def test_nothing_newer_than_windows_xp_is_imported(built: None, arch: str, version: tuple[int, int]) -> None:
+def test_nothing_newer_than_windows_xp_is_imported(arch: str, version: tuple[int, int]) -> None:
     dump = subprocess.run(
-        ["objdump", "-p", str(PROBE / "build" / arch / "lpprobe.exe")],
+        ["objdump", "-p", program(arch=arch)],
         check=True,
         capture_output=True,
         text=True,
@@ -445,7 +449,7 @@ def test_a_file_that_nobody_may_open(resident: Resident, machine: Machine) -> No
     path = machine.drive / "gesperrt" / "a.dbf"
     path.parent.mkdir()
     path.write_bytes(b"abc")
-    holder = machine.start(str(PROBE / "build" / "x86_64" / "specimen.exe"), "lock", r"C:\gesperrt\a.dbf")
+    holder = machine.start(program("specimen"), "lock", r"C:\gesperrt\a.dbf")
     try:
         wait_ready(holder)
         result = resident.ask("files", "--hash", "--exact", r"C:\gesperrt")
@@ -565,7 +569,7 @@ def show(
 
 @pytest.fixture(scope="module")
 def specimen(machine: Machine) -> Iterator[None]:
-    process = machine.start(str(PROBE / "build" / "x86_64" / "specimen.exe"))
+    process = machine.start(program("specimen"))
     wait_ready(process)
     yield
     end(process)
@@ -624,7 +628,7 @@ def test_without_children_there_are_no_controls(specimen: None, resident: Reside
 
 
 def test_a_program_that_hangs_holds_nobody_up(machine: Machine, resident: Resident, specimen: None) -> None:
-    process = machine.start(str(PROBE / "build" / "x86_64" / "specimen.exe"), "hang")
+    process = machine.start(program("specimen"), "hang")
     try:
         wait_ready(process)
         began = time.monotonic()
@@ -847,7 +851,7 @@ def test_requests_may_come_in_pieces_or_all_at_once(machine: Machine, tree: Path
 
 
 def test_answers_are_plain_lines(machine: Machine, tree: Path) -> None:
-    data = machine.wine(str(EXE), "files", "--hash", ROOT).stdout
+    data = machine.wine(program(), "files", "--hash", ROOT).stdout
     assert b"\r" not in data
     for line in data.split(b"\n")[:-1]:
         record: dict[str, Any] = json.loads(line)
@@ -856,5 +860,5 @@ def test_answers_are_plain_lines(machine: Machine, tree: Path) -> None:
 
 def test_tools_are_there() -> None:
     """The probe cannot be trusted unseen: without these programs its tests fail, they are not skipped."""
-    for tool in ("x86_64-w64-mingw32-gcc", "i686-w64-mingw32-gcc", "make", "objdump", "wine", "wineboot", "Xtigervnc"):
+    for tool in ("x86_64-w64-mingw32-gcc", "i686-w64-mingw32-gcc", "make", "objdump", "Xtigervnc", WINE, WINESERVER):
         assert shutil.which(tool), tool

@@ -6,11 +6,11 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path, PureWindowsPath
 
@@ -22,6 +22,7 @@ from runner.guests.base import GuestNotFound, Unreadable
 from runner.guests.dialects import WineDialect
 from runner.guests.probe import ProbeError, parse
 from runner.guests.qga import PROBE, QgaGuest, install_probe
+from runner.machines import recipes
 from runner.machines.images import FOLDER
 from runner.machines.wine import WineCheckpoint
 from tests.peers.guest_agent import Meddling, channel_to, content_of, running_agent, wine_dialect
@@ -29,14 +30,13 @@ from validators.snapshot import UnreadableState
 
 pytestmark = pytest.mark.machine
 
-BUILT = FOLDER / "probe" / "build" / "x86_64" / "lpprobe.exe"
 USAGE, RESULT_LOST = 0x20000003, 0x20000007
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _built() -> None:
-    for target in ("build/x86_64/lpprobe.exe", "specimen"):
-        subprocess.run(["make", "-s", "-C", str(FOLDER / "probe"), target], check=True, timeout=120)
+@cache
+def built(name: str = "lpprobe") -> Path:
+    """A build of the probe, or of the program with windows to look at."""
+    return recipes.built(FOLDER / "probe", f"build/x86_64/{name}.exe")
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def drive(dialect: WineDialect) -> Path:
 def test_the_probe_is_put_in_its_place_and_replaced_when_it_is_another(guest: QgaGuest, drive: Path) -> None:
     there = drive / "legacyproof" / "lpprobe.exe"
     there.write_bytes(b"MZ, an old one")
-    install_probe(guest, BUILT.read_bytes())
-    assert there.read_bytes() == BUILT.read_bytes()
+    install_probe(guest, built().read_bytes())
+    assert there.read_bytes() == built().read_bytes()
     guest.ping()
 
 
@@ -182,7 +182,7 @@ def test_lost_replies_on_its_way_do_not_matter(guest: QgaGuest, channel: Meddlin
 
 def test_a_program_that_runs_long_keeps_nobody_waiting(guest: QgaGuest, channel: Meddling, drive: Path) -> None:
     guest.probe("version")
-    shutil.copy(BUILT.with_name("specimen.exe"), drive / "lang.exe")
+    shutil.copy(built("specimen"), drive / "lang.exe")
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(guest.run, [r"C:\lang.exe", "hang"], timeout=10)
         while not any(process.name == "lang.exe" for process in guest.probe("processes").processes):
@@ -218,7 +218,7 @@ def test_output_is_bounded_and_the_rest_thrown_away(guest: QgaGuest) -> None:
 
 
 def test_a_program_is_ended_with_its_children(guest: QgaGuest, drive: Path) -> None:
-    shutil.copy(BUILT.with_name("specimen.exe"), drive / "specimen.exe")
+    shutil.copy(built("specimen"), drive / "specimen.exe")
     inner = [str(PROBE), "run", "--token", "inner", "--", r"C:\specimen.exe", "hang"]
     for program in (["cmd", "/c", r"C:\specimen.exe hang"], inner):
         with pytest.raises(TimeoutError):

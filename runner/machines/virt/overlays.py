@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import subprocess
 from pathlib import Path
 
 from runner.machines.base import MachineError
+from runner.machines.room import cannot_write
 
 _TOOL = "qemu-img"
 
@@ -27,13 +27,6 @@ def _run(argv: list[str], what: str, timeout: float) -> str:
 
 def _in_words(said: str) -> str:
     return f"the host's disk is full ({said})" if "No space left" in said else said
-
-
-def disk_full(error: OSError, path: Path) -> MachineError:
-    """An error of the host's file system as one of the machine, with the remedy where the disk is full."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return MachineError(f"the host's disk is full: {path} could not be written; free some space, then run again")
-    return MachineError(f"{path} could not be written: {error}")
 
 
 def virtual_size(file: Path) -> int:
@@ -78,7 +71,7 @@ def clone(template: Path, path: Path) -> None:
     try:
         shutil.copyfile(template, path)
     except OSError as error:
-        raise disk_full(error, path) from None
+        raise cannot_write(error, path) from None
 
 
 def copy(source: Path, target: Path, *, timeout: float) -> None:
