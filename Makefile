@@ -4,30 +4,37 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-vm setup-test demo test lint format bench fuzz clean
+.PHONY: help setup setup-vm setup-test demo test lint format bench fuzz bare clean python-packages test-python-packages
+.NOTPARALLEL:
 
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 # Tests at a time: as many as the machine has cores, four at most (each may start a machine or a server of its own).
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
+# What `make demo` runs.
+DEMO ?= contracts/catalog/legacyworld/dswin
 VENV := .venv
 comma := ,
 BIN := $(VENV)/bin
 
-# Debian packages: what the embedded machine needs, what virtual machines need, and what the tests need beside.
-RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount python3 python3-venv \
-	tigervnc-standalone-server util-linux wine64 x11-xkb-utils
-VM_PACKAGES := e2fsprogs fuse3 gcc gdisk libc6-dev libvirt-clients libvirt-daemon-system libvirt-dev mmdebstrap ntfs-3g pkg-config \
-	python3-dev qemu-system-x86 qemu-utils
+# Debian packages: what the virtual environment needs, and what libvirt's Python package is built with (so it comes first); what the
+# embedded machine needs, what virtual machines need, and what the tests need beside; what makes a bare Debian.
+PYTHON_PACKAGES := python3 python3-venv
+LIBVIRT_BUILD_PACKAGES := gcc libc6-dev libvirt-dev pkg-config python3-dev
+RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount tigervnc-standalone-server util-linux \
+	wine64 x11-xkb-utils
+VM_PACKAGES := e2fsprogs fuse3 gdisk libvirt-clients libvirt-daemon-system mmdebstrap ntfs-3g qemu-system-x86 qemu-utils
 TEST_PACKAGES := chromium fdisk gcc-mingw-w64-i686 libhivex-bin mariadb-server mdbtools odbc-mariadb odbc-mdbtools odbc-postgresql \
 	postgresql qemu-guest-agent unixodbc
+BARE_PACKAGES := git mmdebstrap mount util-linux
 
 help:
 	@echo "make demo    the DSWin suite on fresh embedded machines; prints the outcomes and writes a report"
 	@echo "make test    every test"
 	@echo "make lint    ruff and mypy"
-	@echo "make bench   measurements against named alternatives; prints a table and writes bench.json"
+	@echo "make bench   measurements against named alternatives; prints a table and writes bench.json; QUICK=1 only shows that they work"
 	@echo "make fuzz    ten million cases over the readers of hostile bytes; CASES=n for another number"
+	@echo "make bare    everything above on a bare Debian that is made for it and removed afterwards; SHORT=1 for a part of it"
 	@echo "make setup   installs what the program needs, and nothing else; make setup-vm also what virtual machines need"
 
 define install_packages
@@ -49,27 +56,34 @@ define install_python
 	@touch $@
 endef
 
-$(VENV)/.ready: pyproject.toml constraints.txt
+# Order only: whether packages are there is looked up each time, and is no reason to set the environment up again.
+python-packages:
+	$(call install_packages,$(PYTHON_PACKAGES))
+
+test-python-packages:
+	$(call install_packages,$(PYTHON_PACKAGES) $(LIBVIRT_BUILD_PACKAGES))
+
+$(VENV)/.ready: pyproject.toml constraints.txt | python-packages
 	$(call install_python,.)
 
-$(VENV)/.ready-test: pyproject.toml constraints.txt
+$(VENV)/.ready-test: pyproject.toml constraints.txt | test-python-packages
 	$(call install_python,.[test$(comma)dev])
 	@touch $(VENV)/.ready
 
 setup:
-	$(call install_packages,$(RUN_PACKAGES))
+	$(call install_packages,$(PYTHON_PACKAGES) $(RUN_PACKAGES))
 	@$(MAKE) --no-print-directory $(VENV)/.ready
 
 setup-vm: setup
-	$(call install_packages,$(VM_PACKAGES))
+	$(call install_packages,$(LIBVIRT_BUILD_PACKAGES) $(VM_PACKAGES))
 	@$(BIN)/python -m pip install -q -c constraints.txt -e '.[libvirt]'
 
 setup-test:
-	$(call install_packages,$(RUN_PACKAGES) $(VM_PACKAGES) $(TEST_PACKAGES))
+	$(call install_packages,$(PYTHON_PACKAGES) $(LIBVIRT_BUILD_PACKAGES) $(RUN_PACKAGES) $(VM_PACKAGES) $(TEST_PACKAGES))
 	@$(MAKE) --no-print-directory $(VENV)/.ready-test
 
 demo: setup
-	@$(BIN)/legacyproof run contracts/catalog/legacyworld/dswin --agent scripted:recordings/dswin --as-intended \
+	@$(BIN)/legacyproof run $(DEMO) --agent scripted:recordings/dswin --as-intended \
 		--name demo-$$(date +%Y%m%d-%H%M%S)
 
 test: setup-test
@@ -89,11 +103,16 @@ format: $(VENV)/.ready-test
 	@$(BIN)/ruff check --fix-only -q .
 	@$(BIN)/ruff format -q .
 
-bench: setup $(VENV)/.ready-test
-	@$(BIN)/python -m tests.bench
+bench: setup-test
+	@$(BIN)/python -m tests.bench $(if $(QUICK),--quick)
 
 fuzz: $(VENV)/.ready-test
 	@$(BIN)/python -m tests.fuzz
 
+# Needs no environment of its own: it makes one in the bare Debian.
+bare: python-packages
+	$(call install_packages,$(BARE_PACKAGES))
+	@$(PYTHON) -m tests.bare $(if $(SHORT),--short)
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache bench.json vm_images/apps/*/build vm_images/probe/build
+	rm -rf $(VENV) .mypy_cache .ruff_cache bench.json fuzz.json vm_images/apps/*/build vm_images/probe/build

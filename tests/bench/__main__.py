@@ -1,16 +1,19 @@
 """``make bench``: every measurement against its target; prints a table and writes ``bench.json``.
 
 Ratios are against a named alternative measured in the same run, since these figures are taken on shared machines.
+
+``--quick`` (``make bench QUICK=1``) takes small sizes and few repetitions: it shows that every measurement works, in minutes, and holds
+no figure against its target. Parts are named to have only those.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -40,21 +43,32 @@ class Row:
     holds: bool | None
 
 
-def machine() -> Iterator[Row]:
+def _rows(quick: bool, whole: int) -> int:
+    return whole // 50 if quick else whole
+
+
+def machine(quick: bool) -> Iterator[Row]:
     """Overhead per run on the embedded machine."""
-    found = machine_overhead.measure()
+    found = machine_overhead.measure(1, 2) if quick else machine_overhead.measure()
     against = f"the agent's own time in the same runs ({found['agent']:.2f} s)"
     own = found["overhead"] - found["quiet"]
     yield Row("embedded machine: overhead per run, quiet time left out", own, "s", against, "≤ 2 s", own <= 2)
     yield Row("  with the quiet time, one run alone", found["overhead"], "s", against, "", None)
-    yield Row("  with the quiet time, in a campaign of 24, one at work", found["campaign"], "s", against, "", None)
+    yield Row(
+        f"  with the quiet time, in a campaign of {found['runs']:.0f}, one at work",
+        found["campaign"],
+        "s",
+        against,
+        "",
+        None,
+    )
     for phase in machine_overhead.PHASES:
         yield Row(f"  of it {phase}", found[phase], "s", "", "", None)
 
 
-def recorder() -> Iterator[Row]:
+def recorder(quick: bool) -> Iterator[Row]:
     """Latency that the flight recorder adds."""
-    for screen, found in recorder_latency.measure().items():
+    for screen, found in recorder_latency.measure(40 if quick else recorder_latency.EVENTS).items():
         for part in ("median", "p95"):
             added = found[f"added_{part}"]
             yield Row(
@@ -63,11 +77,12 @@ def recorder() -> Iterator[Row]:
             )  # fmt: skip
 
 
-def dbf() -> Iterator[Row]:
+def dbf(quick: bool) -> Iterator[Row]:
     """Comparing two tables of a million rows."""
-    found = dbf_diff.measure()
+    rows = _rows(quick, dbf_diff.ROWS)
+    found = dbf_diff.measure(rows)
     yield Row(
-        "DBF: 1,000,000 × 30 table compared, 3 rows changed", found["times_faster_than_dbfread"], "×",
+        f"DBF: {rows:,} × 30 table compared, 3 rows changed", found["times_faster_than_dbfread"], "×",
         "reading both with dbfread and comparing", "≥ 300 × faster", found["times_faster_than_dbfread"] >= 300,
     )  # fmt: skip
     yield Row(
@@ -77,16 +92,23 @@ def dbf() -> Iterator[Row]:
     yield Row("  memory beyond the mapped files", memory, "MiB", "", "≤ 64 MiB", memory <= 64)
 
 
-def ledger() -> Iterator[Row]:
+def ledger(quick: bool) -> Iterator[Row]:
     """Accounting for many changes."""
-    found = ledger_scale.measure()
-    yield Row("ledger: 100,000 changes × 100 effects", found["seconds"], "s", "", "≤ 2 s", found["seconds"] <= 2)
+    found = ledger_scale.measure(_rows(quick, ledger_scale.CHANGES))
+    yield Row(
+        f"ledger: {found['changes']:,} changes × {found['effects']} effects",
+        found["seconds"],
+        "s",
+        "",
+        "≤ 2 s",
+        found["seconds"] <= 2,
+    )
     yield Row("  growth", found["ratio"], "×", "half as many changes", "≤ 2.5 (linear: 2)", found["ratio"] <= 2.5)
 
 
-def tree() -> Iterator[Row]:
+def tree(quick: bool) -> Iterator[Row]:
     """Snapshot of a large file tree after a few files changed."""
-    found = tree_snapshot.measure()
+    found = tree_snapshot.measure(tree_snapshot.FILES // 10 if quick else tree_snapshot.FILES)
     yield Row(
         f"file tree: snapshot of {found['files']:,} files, {found['changed']} changed", found["times_faster"], "×",
         f"reading and hashing every file ({found['hashing_seconds']:.1f} s)", "≥ 10 × faster", found["times_faster"] >= 10,
@@ -98,21 +120,22 @@ def tree() -> Iterator[Row]:
     yield Row("  of it the sampled check", found["sampled"], "files", "", "", None)
 
 
-def sql() -> Iterator[Row]:
+def sql(quick: bool) -> Iterator[Row]:
     """After-snapshot and comparison of a large SQL table."""
-    found = sql_diff.measure()
+    rows = _rows(quick, sql_diff.ROWS)
+    found = sql_diff.measure(rows)
     against = f"pyodbc fetchall of both states and comparing ({found['fetchall_seconds']:.1f} s)"
     ratio, share = found["times_faster_than_fetchall"], found["share_of_fetchall_memory"]
-    yield Row("SQL: 1,000,000 × 20 table read again and compared", ratio, "×", against, "≥ 5 × faster", ratio >= 5)
+    yield Row(f"SQL: {rows:,} × 20 table read again and compared", ratio, "×", against, "≥ 5 × faster", ratio >= 5)
     yield Row(
         "  memory", found["memory_mib"], "MiB", f"the same ({found['fetchall_memory_mib']:.0f} MiB)", "≤ 1/4 of it",
         share <= 0.25,
     )  # fmt: skip
 
 
-def virtual() -> Iterator[Row]:
+def virtual(quick: bool) -> Iterator[Row]:
     """Clones of a virtual machine against its cold start, and several at once."""
-    found = libvirt.measure()
+    found = libvirt.measure(1 if quick else libvirt.REPETITIONS)
     cold = f"a cold start of the same image ({found['cold']:.1f} s)"
     for count, least in ((1, 20), (2, None), (4, 10)):
         times = found["cold"] / found[f"ready_{count}"]
@@ -125,9 +148,9 @@ def virtual() -> Iterator[Row]:
     yield Row("  discarding a clone", found["discard"], "s", "", "", None)
 
 
-def disk() -> Iterator[Row]:
+def disk(quick: bool) -> Iterator[Row]:
     """What changed on a whole disk, from its overlay."""
-    found = offline.measure()
+    found = offline.measure(1 if quick else offline.REPETITIONS)
     faster, listed = found["times_faster"], found["listing_seconds"]
     yield Row(
         f"disk: {found['changes']} changes among {found['files']:,} files on 2 GiB of NTFS found", faster["libfsntfs"], "×",
@@ -145,7 +168,7 @@ def disk() -> Iterator[Row]:
     yield Row("  index of clusters, once per checkpoint", found["index_seconds_once_per_checkpoint"], "s", "", "", None)
 
 
-PARTS: dict[str, Callable[[], Iterator[Row]]] = {
+PARTS: dict[str, Callable[[bool], Iterator[Row]]] = {
     "machine": machine,
     "recorder": recorder,
     "dbf": dbf,
@@ -159,15 +182,21 @@ PARTS: dict[str, Callable[[], Iterator[Row]]] = {
 
 def main() -> None:
     """Runs the parts named on the command line, or all."""
-    chosen = sys.argv[1:] or list(PARTS)
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("--quick", action="store_true", help="small sizes, held against no target")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    given = parser.parse_args()
+    if unknown := set(given.parts) - PARTS.keys():
+        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     console = Console()
     table = Table("what", "value", "against", "target", "holds")
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as home:
         os.environ.setdefault("LEGACYPROOF_HOME", home)
-        for part in chosen:
+        for part in given.parts or PARTS:
             console.print(f"measuring: {part}")
-            for row in PARTS[part]():
+            for measured in PARTS[part](given.quick):
+                row = replace(measured, holds=None) if given.quick else measured
                 rows.append(row)
                 holds = "" if row.holds is None else "yes" if row.holds else "NO"
                 table.add_row(row.name, f"{row.value:.3g} {row.unit}", row.against, row.target, holds)

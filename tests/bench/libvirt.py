@@ -19,9 +19,10 @@ from runner.machines.libvirt import LibvirtCheckpoint, LibvirtMachine, LibvirtPr
 
 PROGRAMS = [StartProgram.model_validate({"program": "dswin", "timeout": "300s"})]
 AT_ONCE = (1, 2, 4)
+REPETITIONS = 3
 
 
-def measure(repetitions: int = 3) -> dict[str, float]:
+def measure(repetitions: int = REPETITIONS) -> dict[str, float]:
     """Medians over some repetitions; the cold start is measured once, since it takes long.
 
     Returns:

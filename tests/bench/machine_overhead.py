@@ -20,9 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACT = ROOT / "contracts/catalog/legacyworld/dswin/add-new-patient.yaml"
 SCRIPT = ROOT / "recordings/dswin/add-new-patient/golden.yaml"
 PHASES = ("prepare", "clone", "boot", "start", "before", "settle", "after", "verdict", "discard", "rest")
+RUNS, CAMPAIGN = 7, 24
 
 
-def measure(runs: int = 7, campaign: int = 24) -> dict[str, float]:
+def measure(runs: int = RUNS, campaign: int = CAMPAIGN) -> dict[str, float]:
     """Golden runs after a first one that builds the image: one at a time, and many in a campaign.
 
     Args:
@@ -32,14 +33,14 @@ def measure(runs: int = 7, campaign: int = 24) -> dict[str, float]:
     Returns:
         Seconds: a value for each of :data:`PHASES` (``rest`` is recorder, evidence and record), ``overhead``: all of them,
         ``quiet``: what of it was waited because the state had to be quiet, ``agent``: the agent's own time, and ``campaign``: wall clock
-        per run of the campaign beyond the agents' own time.
+        per run of the campaign beyond the agents' own time; and ``runs``, how many it had.
     """
     alone = [record for _ in range(runs + 1) for record in _made(1)[1]]
     shares = [_phases(record) for record in alone[1:]]
     seconds, records = _made(campaign)
     worked = sum(record.timings["agent_work"] for record in records)
     medians = {name: statistics.median(share[name] for share in shares) for name in shares[0]}
-    return {**medians, "campaign": (seconds - worked) / campaign}
+    return {**medians, "campaign": (seconds - worked) / campaign, "runs": campaign}
 
 
 def _made(runs: int) -> tuple[float, list[RunRecord]]:

@@ -23,9 +23,10 @@ from runner.display.rfb import DisplayAddress, RfbClient
 from tests.peers.rfb_server import FakeRfbServer
 
 SIZE = (1024, 768)
+EVENTS = 400
 
 
-def measure(events: int = 400) -> dict[str, dict[str, float]]:
+def measure(events: int = EVENTS) -> dict[str, dict[str, float]]:
     """Latencies in milliseconds of pointer and key events, sent one by one, some milliseconds apart.
 
     Returns:

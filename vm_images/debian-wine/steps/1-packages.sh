@@ -3,12 +3,7 @@
 # From where this computer gets its own, so that the guest's Wine is the host's. Without superuser rights mmdebstrap works in a
 # user namespace; the archive it writes is the same.
 
-sources=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
-	awk '$1 == "Debian" && $4 == "main" && !seen[$0]++ { print "deb", $2, $3, $4 }')
-if [ -z "$sources" ]; then
-	echo "apt knows no Debian archive: this needs a Debian host, and \`apt-get update\` to have been run on it" >&2
-	exit 1
-fi
+sources=$(sh -eu "$RECIPE/archives")
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
 set -- --variant=minbase --format=tar --components=main

@@ -1,0 +1,1 @@
+"""What a new user does, done on a bare Debian that is made for it: see ``__main__``."""
