@@ -18,6 +18,8 @@ from pathlib import Path
 
 PLACE = Path("/host")
 """Where it lies in the bare Debian."""
+HOME = "/root"
+"""The user's folder there."""
 _APT = re.compile(r'^Acquire::(?:http|https|Check-Date|Check-Valid-Until|Retries)\b.* ".+";$', re.MULTILINE)
 _PATH = re.compile(r"(?<![\w.:/-])(?:file://)?(/[\w.+@-]+(?:/[\w.+@-]+)*)")
 _VARIABLES = re.compile(r"PIP_\w+|(?:https?|no)_proxy|(?:HTTPS?|NO)_PROXY")
@@ -56,8 +58,8 @@ def pip_settings(environment: Mapping[str, str], home: Path, etc: Path = Path("/
     places = {
         etc / "xdg/pip/pip.conf": "/etc/xdg/pip/pip.conf",
         etc / "pip.conf": "/etc/pip.conf",
-        home / ".pip/pip.conf": "/root/.pip/pip.conf",
-        user / "pip/pip.conf": "/root/.config/pip/pip.conf",
+        home / ".pip/pip.conf": f"{HOME}/.pip/pip.conf",
+        user / "pip/pip.conf": f"{HOME}/.config/pip/pip.conf",
     }
     if own := environment.get("PIP_CONFIG_FILE"):
         places[Path(own)] = _there(Path(own))

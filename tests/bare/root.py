@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bare.handed_in import HandedIn, apt_settings, link_packages, pip_settings
+from tests.bare.handed_in import HOME, HandedIn, apt_settings, link_packages, pip_settings
 
 _ENTER = Path(__file__).with_name("enter.sh")
 _ARCHIVES = "vm_images/debian-wine/archives"
@@ -88,7 +88,7 @@ class BareRoot:
             Failed: It failed.
         """
         environment = {
-            "HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": HOME, "LANG": "C.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "TERM": "dumb", **self.given.variables,
         }  # fmt: skip
         process = subprocess.Popen(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bare.handed_in import PLACE, pip_settings
+from tests.bare.handed_in import HOME, PLACE, pip_settings
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_what_the_configuration_names_is_handed_in_and_named_by_its_new_path(hos
         "/etc/xdg/pip/pip.conf": (
             f"[global]\nconstraint = {moved}/etc/xdg/pip/constraints.txt\ncert = {moved}/ca.pem\n".encode()
         ),
-        "/root/.config/pip/pip.conf": (
+        f"{HOME}/.config/pip/pip.conf": (
             f"[global]\nextra-index-url = file://{moved}/index/simple https://index.invalid{host}/secret\n".encode()
         ),
     }
