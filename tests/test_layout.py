@@ -52,6 +52,10 @@ def test_no_machine_paths_stand_in_the_repository() -> None:
     folders = ["contracts", "docs", "prompts", "recordings", "runner", "tests", "validators", "vm_images"]
     files = [*ROOT.glob("*.*"), ROOT / "Makefile", *(path for folder in folders for path in (ROOT / folder).rglob("*"))]
     for path in files:
-        if path.is_file() and path.name != ".git" and path.suffix in {".py", ".md", ".yaml", ".toml", ".txt", ".c", ".h", ""}:
+        if (
+            path.is_file()
+            and path.name != ".git"
+            and path.suffix in {".py", ".md", ".yaml", ".toml", ".txt", ".c", ".h", ""}
+        ):
             text = path.read_text(errors="replace")
             assert not any(part in text for part in private), f"{path.relative_to(ROOT)} names a path of a machine"
