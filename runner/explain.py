@@ -88,7 +88,7 @@ def _expected(record: RunRecord) -> Iterator[str]:
             else "What belongs to the task, and was done although the agent reports no success"
         )
         for entry in _some(came):
-            by = f", as `{shown(entry.effect, 120)}` says" if entry.effect else ""
+            by = f", as `{shown(entry.effect_name, 120)}` says" if entry.effect_name else ""
             yield f"  ✓ {_change(entry)}{by}"
         yield from _more(came)
     if allowed:
@@ -105,7 +105,7 @@ def _change(entry: LedgerEntry) -> str:
 
 
 def _missing(record: RunRecord) -> Iterator[str]:
-    missing = record.verdict.missing
+    missing = [part for part in record.verdict.missing if part.cause is None]
     if not missing:
         return
     yield ""
@@ -118,7 +118,21 @@ def _missing(record: RunRecord) -> Iterator[str]:
         times = f", {part.count} times" if part.count > 1 else ""
         yield f"  ✗ {shown(part.effect, 160)}{times}"
         yield from _closeness(part)
+        yield from _consequences(record, part.effect)
     yield from _more(missing)
+
+
+def _consequences(record: RunRecord, cause: str) -> Iterator[str]:
+    """What only follows from a near miss: told beside it, and nowhere else."""
+    verdict = record.verdict
+    lines = [f"{_change(entry)}" for entry in verdict.ledger if entry.cause == cause]
+    expected = [f"expected, and missing: {part.effect}" for part in verdict.missing if part.cause == cause]
+    returned = [problem.message for problem in verdict.returns if problem.cause == cause]
+    if lines or expected or returned:
+        yield "      What follows from it would be right if that were; it counts as a deviation all the same:"
+        told = [*expected, *lines, *returned]
+        yield from (f"        ↳ {shown(line, _LINE)}" for line in _some(told))
+        yield from (f"      {line}" for line in _more(told))
 
 
 def _closeness(part: Missing) -> Iterator[str]:
@@ -140,15 +154,17 @@ def _closeness(part: Missing) -> Iterator[str]:
 
 
 def _returned(record: RunRecord) -> Iterator[str]:
-    if record.verdict.returns:
+    problems = [problem for problem in record.verdict.returns if problem.cause is None]
+    if problems:
         yield ""
         yield "What is wrong with the returned values"
-        for problem in _some(record.verdict.returns):
+        for problem in _some(problems):
             yield f"  ✗ {shown(problem.message, _LINE)}"
 
 
 def _beyond(record: RunRecord) -> Iterator[str]:
-    beyond = [e for e in record.verdict.ledger if e.status in ("unexplained", "forbidden") and not e.part_of_task]
+    told = [e for e in record.verdict.ledger if e.status in ("unexplained", "forbidden") and not e.part_of_task]
+    beyond = [entry for entry in told if entry.cause is None]
     if not beyond:
         return
     near = {
@@ -170,7 +186,7 @@ def _beyond(record: RunRecord) -> Iterator[str]:
             why = f" ({shown(entry.because, _LINE)})" if entry.because else ""
             yield f"      It is forbidden by `{shown(entry.effect or 'forbid', 120)}`{why}; that comes first, `allow` does not help."
     yield from _more(beyond)
-    legitimate = [entry for entry in beyond if entry.status == "unexplained"]
+    legitimate = [entry for entry in told if entry.status == "unexplained"]
     if legitimate:
         yield ""
         yield "If such a change is legitimate, this is what to write under `effects` of the contract, with a reason of yours;"
@@ -288,6 +304,9 @@ def _matcher(text: str) -> Any:
         # A state or a logical value, or a text that says so: the record does not tell them apart.
         case "(blank)" | "(null)":
             return {"one_of": [{"is": text.strip("()")}, text]}
+        case "00000000":
+            # A date of zeros, which has no literal, or a text of zeros.
+            return {"all_of": [{"is": "empty"}, {"not": {"is": "blank"}}]}
         case "true" | "false":
             return {"one_of": [text == "true", text]}
         case _ if _POWER.fullmatch(text):

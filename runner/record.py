@@ -166,7 +166,14 @@ class LedgerEntry(Part):
     because: str = ""
     part_of_task: bool = False
     """After a reported failure: it would have filled an expectation."""
+    cause: str | None = None
+    """It only follows from a near miss: the effect that was nearly filled, in words. It counts as unexplained all the same."""
     fields: list[FieldChange] = Field(default_factory=list)
+
+    @property
+    def effect_name(self) -> str:
+        """The effect's own name, without its verb and observable; empty where it has none."""
+        return _own_name(self.effect, self.verb, self.observable)
 
 
 class Missing(Part):
@@ -183,6 +190,19 @@ class Missing(Part):
     misfits: list[Misfit] = Field(default_factory=list)
     half_finished: bool = False
     hint: str = ""
+    cause: str | None = None
+    """It only follows from a near miss: the effect that was nearly filled, in words. It counts as missing all the same."""
+
+    @property
+    def effect_name(self) -> str:
+        """The effect's own name, without its verb and observable; empty where it has none."""
+        return _own_name(self.effect, self.verb, self.observable)
+
+
+def _own_name(effect: str | None, verb: str, observable: str) -> str:
+    """``new_patient`` of ``inserted patients (new_patient)``; other words are given as they are."""
+    words, rest = effect or "", (effect or "").removeprefix(f"{verb} {observable}")
+    return words if rest == words else rest.removeprefix(" (").removesuffix(")")
 
 
 class NoteEntry(Part):
@@ -211,6 +231,8 @@ class ReturnProblem(Part):
     expected: str
     found: str
     message: str
+    cause: str | None = None
+    """It only follows from a near miss: the effect that was nearly filled, in words. The values are not valid all the same."""
 
 
 class VerdictPart(Part):

@@ -46,7 +46,7 @@ def verdict_part(verdict: Verdict, comparisons: Sequence[Comparison]) -> Verdict
         side_effects=data["side_effects"],
         ledger=[_entry(entry) for entry in ledger["entries"]],
         missing=[_missing(slots, ledger) for slots in ledger["slots"] if slots["missing"]],
-        returns=[ReturnProblem(**problem) for problem in returns["problems"]] if returns else [],
+        returns=[_problem(problem) for problem in returns["problems"]] if returns else [],
         notes=[NoteEntry(observable=c.observable, kind=n.kind, text=n.text, count=n.count) for c in comparisons for n in c.notes],
         warnings=warnings,
         ignored=[
@@ -68,9 +68,10 @@ def _entry(entry: dict[str, Any]) -> LedgerEntry:
         subject=entry["subject"],
         how=entry["how"],
         status=entry["status"],
-        effect=effect["label"] if effect else None,
+        effect=_words(effect),
         because=(effect["because"] or "") if effect else "",
         part_of_task="part_of_task" in entry,
+        cause=_words(entry.get("cause")),
         fields=[FieldChange(**field) for field in entry["fields"]],
     )
 
@@ -92,4 +93,13 @@ def _missing(slots: dict[str, Any], ledger: dict[str, Any]) -> Missing:
         ],
         half_finished=bool(near and near["half_finished"]),
         hint="; ".join(hints),
+        cause=_words(slots["cause"]),
     )
+
+
+def _problem(problem: dict[str, Any]) -> ReturnProblem:
+    return ReturnProblem(**{**problem, "cause": _words(problem["cause"])})
+
+
+def _words(effect: dict[str, Any] | None) -> str | None:
+    return effect["label"] if effect else None

@@ -92,11 +92,16 @@ class Cell:
             return self.raw == other.raw
         return self.value == other.value and isinstance(self.value, bool) == isinstance(other.value, bool)
 
+    @property
+    def is_zero_date(self) -> bool:
+        """A date field (DBF ``D``) of eight zeros: nobody filled it, and yet it is not blank, which has spaces."""
+        return self.kind is Kind.DATE and self.has_blank and self.raw == b"00000000"
+
     def display(self, limit: int = 200) -> str:
         """The cell for a person's eyes, bounded to ``limit`` characters; not for comparison."""
         match self.state:
             case CellState.BLANK:
-                text = "(blank)"
+                text = "00000000" if self.is_zero_date else "(blank)"
             case CellState.NULL:
                 text = "(null)"
             case CellState.UNDECODABLE:

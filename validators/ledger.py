@@ -1,14 +1,12 @@
 """The ledger: every change with the effect that accounts for it, and what is missing (CONTRACT.md section 4).
 
-``forbid`` comes first; the other changes are assigned to ``expect`` and ``allow`` by :mod:`validators.assignment`, which has
+``forbid`` comes first; the other changes are assigned to ``expect`` and ``allow`` by :mod:`validators.claiming`, which has
 the three criteria of the contract. After a reported failure only ``allow`` explains; what is left is matched against the
-expectations on the side and marked as part of the task.
+expectations on the side and marked as part of the task. :mod:`validators.nearness` tells what came closest to what is missing.
 
 Decisions where the contract leaves room (more of them in :mod:`validators.rules`):
 
 * ``count`` of an ``allow`` is only an upper bound (an allowed change need not happen); of a ``forbid`` it means nothing.
-* An effect that others refer to claims its change before they are looked at, among all rules that do not wait for anything
-  themselves; the changes so claimed stay claimed when everything is assigned together at the end.
 * ``present`` and ``absent`` speak of the windows that are there after the run. They fill no slots of the task (a window that
   was there all the time is no progress), but are missing when they do not hold.
 * A field that an effect names and the table does not have is a fault of the contract, not a misfit.
@@ -16,22 +14,21 @@ Decisions where the contract leaves room (more of them in :mod:`validators.rules
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import operator
-import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
 from contracts.schema import Effect, Effects
-from validators.assignment import Places, assign
 from validators.changes import Change, Comparison, ContractFault, Row, Rows, Unreadable, Verb
+from validators.claiming import by_bucket, claim, runs
 from validators.matchers import RunContext, Subject, matches
-from validators.rules import EffectRef, Fitting, ListName, Lookup, Misfit, Rule, exact_lookup
+from validators.nearness import Hint, NearMiss, Nearness, hints, nearness
+from validators.rules import EffectRef, Fitting, ListName, Rule, exact_lookup
 from validators.values import shown
 
 FINAL_STATES = frozenset({Verb.PRESENT, Verb.ABSENT})
@@ -59,12 +56,14 @@ class Entry:
         status: What became of it.
         effect: The effect that claims (or forbids) it.
         part_of_task: After a reported failure: the expectation that an unexplained change would have filled.
+        cause: Of an unexplained change that only follows from a near miss: the effect that was nearly filled.
     """
 
     change: Change
     status: Status
     effect: EffectRef | None = None
     part_of_task: EffectRef | None = None
+    cause: EffectRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,7 @@ class Slots:
         weight: Its credit.
         final_state: It speaks of windows after the run, not of changes.
         seen: Final states that do not hold: what was there instead.
+        cause: If all that is missing only follows from a near miss: the effect that was nearly filled.
     """
 
     effect: EffectRef
@@ -88,29 +88,7 @@ class Slots:
     weight: Decimal = Decimal(1)
     final_state: bool = False
     seen: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class NearMiss:
-    """An unexplained change that nearly is what an unfilled slot waits for."""
-
-    effect: EffectRef
-    change: Change
-    misfits: tuple[Misfit, ...]
-
-    @property
-    def half_finished(self) -> bool:
-        """Whether all that does not fit was simply left empty."""
-        return all(misfit.empty for misfit in self.misfits)
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """Something that explains why an expected effect is missing."""
-
-    effect: EffectRef
-    text: str
-    change: Change
+    cause: EffectRef | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +102,8 @@ class Ledger:
         near_misses: What nearly filled the slots that are missing.
         hints: What else is known about them.
         claimed: For each named effect that claimed exactly one change: that change.
+        supposed: For named effects that are missing: the change that would be theirs, had the near misses been right.
+        causes: For each of these the effect whose near miss is the cause.
     """
 
     success: bool
@@ -132,6 +112,8 @@ class Ledger:
     near_misses: tuple[NearMiss, ...] = ()
     hints: tuple[Hint, ...] = ()
     claimed: Mapping[str, Change] = field(default_factory=dict)
+    supposed: Mapping[str, Change] = field(default_factory=dict)
+    causes: Mapping[str, EffectRef] = field(default_factory=dict)
 
     @cached_property
     def missing(self) -> tuple[Slots, ...]:
@@ -196,7 +178,7 @@ class _Accounting:
     def __init__(self, effects: Effects, comparisons: Sequence[Comparison], success: bool, context: RunContext) -> None:
         self._success = success
         self._changes = _in_order(change for comparison in comparisons for change in comparison.changes)
-        self._buckets = dict(_runs(self._changes))
+        self._buckets = dict(runs(self._changes))
         self._fitting = Fitting(context.with_claimed({}), self._buckets)
         self._expect = self._rules(effects.expect, "expect")
         self._allow = self._rules(effects.allow, "allow")
@@ -235,21 +217,23 @@ class _Accounting:
             (rule, s.missing) for rule, s in zip(self._expect, slots, strict=True) if s.missing and not s.final_state
         ]
         free = [change for change in open_changes if id(change) not in self._claims]
-        near = self._near_misses(lacking, free)
+        near = nearness(lacking, self._could_claim(), free, self._fitting)
         return Ledger(
             success=self._success,
-            entries=tuple(self._entry(change, forbidden) for change in self._changes),
-            slots=tuple(slots),
-            near_misses=tuple(near),
-            hints=tuple(self._hints(lacking, free)),
+            entries=tuple(self._entry(change, forbidden, near) for change in self._changes),
+            slots=tuple(replace(s, cause=near.of_effects.get(s.effect)) for s in slots),
+            near_misses=near.near_misses,
+            hints=tuple(hints(lacking, free, self._fitting)),
             claimed=dict(self._fitting.context.claimed),
+            supposed=near.supposed,
+            causes=near.causes,
         )
 
-    def _entry(self, change: Change, forbidden: Mapping[int, Rule]) -> Entry:
+    def _entry(self, change: Change, forbidden: Mapping[int, Rule], near: Nearness) -> Entry:
         if (rule := forbidden.get(id(change))) is not None:
             return Entry(change, Status.FORBIDDEN, rule.ref)
         if (rule := self._claims.get(id(change))) is None:
-            return Entry(change, Status.UNEXPLAINED)
+            return Entry(change, Status.UNEXPLAINED, cause=near.of_changes.get(id(change)))
         if rule.ref.list == "allow":
             return Entry(change, Status.ALLOWED, rule.ref)
         if self._success:
@@ -258,7 +242,7 @@ class _Accounting:
 
     def _forbidden(self) -> dict[int, Rule]:
         found: dict[int, Rule] = {}
-        for bucket, rules in _by_bucket(self._forbid).items():
+        for bucket, rules in by_bucket(self._forbid).items():
             lookup = exact_lookup(rules)
             for change in self._buckets.get(bucket, ()):
                 for number in lookup.of(change):
@@ -270,71 +254,25 @@ class _Accounting:
     # --- claiming ---
 
     def _assign(self, rules: Sequence[Rule], changes: Sequence[Change]) -> None:
-        """Lets the rules claim changes: first those that others refer to, level by level, then all together."""
-        levels = _levels(rules)
-        waited_for = {name for rule in rules for name in rule.refers_to}
-        pinned: dict[int, Rule] = {}
-        for level in range(max(levels.values(), default=0)):
-            awaited = [rule for rule in rules if levels[rule] == level and rule.ref.name in waited_for]
-            for rule in awaited:
-                if rule.places != Places(rule.places.required, 1):
-                    raise ContractFault(f"`{rule.ref.label}` is referred to and must have `count: 1`")
-            involved = {rule.bucket for rule in awaited}
-            ready = [rule for rule in rules if levels[rule] <= level and rule.bucket in involved]
-            claims = self._assign_together(ready, changes, pinned)
-            pinned |= {identity: rule for identity, rule in claims.items() if rule in awaited}
-            self._note_claims(pinned, changes)
-        self._claims |= self._assign_together(rules, changes, pinned)
-        self._note_claims(self._claims, self._changes)
-
-    def _assign_together(
-        self, rules: Sequence[Rule], changes: Sequence[Change], pinned: Mapping[int, Rule]
-    ) -> dict[int, Rule]:
-        claims = dict(pinned)
-        taken = set(pinned.values())
-        by_bucket = _by_bucket(rule for rule in rules if rule not in taken)
-        for bucket, members in _runs(change for change in changes if id(change) not in pinned):
-            if (open_rules := by_bucket.get(bucket)) is not None:
-                places = [rule.places for rule in open_rules]
-                numbers = assign(self._accepting(open_rules, members), places)
-                for change, number in zip(members, numbers, strict=True):
-                    if number is not None:
-                        claims[id(change)] = open_rules[number]
-        return claims
-
-    def _accepting(self, rules: Sequence[Rule], changes: Sequence[Change]) -> list[tuple[int, ...]]:
-        """For each change the numbers of the rules it fits, without those that cannot matter any more."""
-        lookup = exact_lookup(rules)
-        fits = self._fitting.fits
-        accepting = []
-        for change in changes:
-            found: list[int] = []
-            enough = False
-            for number in lookup.of(change):
-                places = rules[number].places
-                # Behind a rule that takes any number, only rules that need changes are of interest.
-                if (not enough or places.required) and fits(rules[number], change):
-                    found.append(number)
-                    enough = enough or places.capacity is None
-            accepting.append(tuple(found))
-        return accepting
-
-    def _note_claims(self, claims: Mapping[int, Rule], changes: Sequence[Change]) -> None:
-        """Makes the changes claimed by named effects known to ``{field: …}``."""
+        """Lets the rules claim changes; those claimed by named effects are known to ``{field: …}`` from then on."""
+        self._claims |= claim(rules, changes, self._fitting)
         by_name: dict[str, list[Change]] = defaultdict(list)
-        for change in changes:
-            rule = claims.get(id(change))
+        for change in self._changes:
+            rule = self._claims.get(id(change))
             if rule is not None and rule.ref.name:
                 by_name[rule.ref.name].append(change)
-        single = {name: found[0] for name, found in by_name.items() if len(found) == 1}
-        self._fitting.context = self._fitting.context.with_claimed({**self._fitting.context.claimed, **single})
+        self._fitting = self._fitting.meaning({name: found[0] for name, found in by_name.items() if len(found) == 1})
+
+    def _could_claim(self) -> list[tuple[Rule, int]]:
+        """The allowed effects that refer to others, with the number of changes that each could still claim."""
+        counts = Counter(rule.ref for rule in self._claims.values())
+        rules = (rule for rule in self._allow if rule.refers_to)
+        return [(rule, rule.places.limit - counts[rule.ref]) for rule in rules]
 
     # --- what is missing ---
 
     def _slots(self) -> list[Slots]:
-        counts: dict[EffectRef, int] = defaultdict(int)
-        for rule in self._claims.values():
-            counts[rule.ref] += 1
+        counts = Counter(rule.ref for rule in self._claims.values())
         return [
             self._final_state(rule)
             if rule.ref.verb in FINAL_STATES
@@ -376,110 +314,8 @@ class _Accounting:
             seen=tuple(_window_words(row) for row in seen[:_SEEN]),
         )
 
-    def _near_misses(self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change]) -> list[NearMiss]:
-        """What came closest to the unfilled slots.
-
-        A reference to an effect that nothing filled is taken to mean what came closest to that one: of a row with a wrong
-        field and a counter that follows it, only the row is wrong. Where nothing came close, no one can tell.
-        """
-        decided = self._fitting.context
-        levels = _levels([rule for rule, _ in lacking])
-        near: list[NearMiss] = []
-        try:
-            for level in sorted(set(levels.values())):
-                known = self._fitting.context.claimed
-                ready = [
-                    (rule, count) for rule, count in lacking if levels[rule] == level and rule.refers_to <= known.keys()
-                ]
-                found = self._nearest(ready, free)
-                named = {miss.effect.name: miss.change for miss in found if miss.effect.name}
-                self._fitting.context = decided.with_claimed({**known, **named})
-                near += found
-        finally:
-            self._fitting.context = decided
-        return sorted(near, key=lambda miss: miss.effect.index)
-
-    def _nearest(self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change]) -> list[NearMiss]:
-        best: dict[int, list[tuple[int, int]]] = {number: [] for number in range(len(lacking))}
-        for number, place in self._candidates(lacking, free, same_verb=True):
-            rule, wanted = lacking[number]
-            found = best[number]
-            # Later records lose ties, so they must have fewer misfits than the worst one kept. One without any misfit only waits
-            # for what it refers to.
-            most = -found[0][0] - 1 if len(found) >= wanted else sys.maxsize
-            if most and (wrong := self._fitting.misfits(rule, free[place], most)):
-                keep = heapq.heappush if len(found) < wanted else heapq.heappushpop
-                keep(found, (-len(wrong), -place))
-        near = []
-        for number, (rule, _) in enumerate(lacking):
-            for count, place in sorted(best[number], reverse=True):
-                change = free[-place]
-                wrong = self._fitting.misfits(rule, change, -count) or []
-                near.append(NearMiss(rule.ref, change, tuple(self._fitting.misfit(rule, change, n) for n in wrong)))
-        return near
-
-    def _hints(self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change]) -> Iterator[Hint]:
-        given: dict[int, int] = {}
-        for number, place in self._candidates(lacking, free, same_verb=False):
-            if number not in given and self._fitting.touched(lacking[number][0], free[place]):
-                given[number] = place
-        for number, (rule, _) in enumerate(lacking):
-            if number in given:
-                change = free[given[number]]
-                yield Hint(rule.ref, f"{shown(change.subject)} was {change.verb} instead of {rule.ref.verb}", change)
-
-    def _candidates(
-        self, lacking: Sequence[tuple[Rule, int]], free: Sequence[Change], *, same_verb: bool
-    ) -> Iterator[tuple[int, int]]:
-        """Pairs of a lacking rule and a free change that are worth a look, changes in record order."""
-        place = 0
-        for (observable, verb), members in _runs(free):
-            lookup = Lookup(either_side=not same_verb)
-            spoken_of = False
-            for number, (rule, _) in enumerate(lacking):
-                if rule.ref.observable == observable and (rule.ref.verb is verb) == same_verb:
-                    lookup.add(number, rule.near_specs)
-                    spoken_of = True
-            if spoken_of:
-                for offset, change in enumerate(members):
-                    yield from ((number, place + offset) for number in lookup.of(change))
-            place += len(members)
-
-
-def _by_bucket(rules: Iterable[Rule]) -> dict[tuple[str, Verb], list[Rule]]:
-    buckets: dict[tuple[str, Verb], list[Rule]] = defaultdict(list)
-    for rule in rules:
-        buckets[rule.bucket].append(rule)
-    return buckets
-
-
-def _levels(rules: Sequence[Rule]) -> dict[Rule, int]:
-    """How many effects must claim before each rule can be asked.
-
-    Raises:
-        ContractFault: Effects refer to each other in a circle.
-    """
-    levels: dict[Rule, int] = {}
-    waiting = list(rules)
-    for level in itertools.count():
-        names = {rule.ref.name for rule in waiting}
-        ready = [rule for rule in waiting if rule.refers_to.isdisjoint(names)]
-        if not ready:
-            break
-        levels |= dict.fromkeys(ready, level)
-        waiting = [rule for rule in waiting if rule not in levels]
-    if waiting:
-        raise ContractFault(f"`{waiting[0].ref.label}` waits for itself: effects refer to each other in a circle")
-    return levels
-
 
 _place = operator.attrgetter("observable", "verb", "position", "subject")
-_bucket = operator.attrgetter("observable", "verb")
-
-
-def _runs(changes: Iterable[Change]) -> Iterator[tuple[tuple[str, Verb], list[Change]]]:
-    """The changes by observable and verb; they are in record order."""
-    return ((bucket, list(members)) for bucket, members in itertools.groupby(changes, _bucket))
 
 
 def _in_order(changes: Iterable[Change]) -> list[Change]:

@@ -5,7 +5,7 @@ the run was, what the agent returned, which changes other effects claimed, the r
 or not: an undecodable cell holds bytes of which nobody can say what they mean, so only ``{is: any}``, ``{is: unchanged}``
 and ``{is: changed}`` can hold of it. For everything else the answer is *unknown*, and unknown stays unknown under
 ``not``: ``{not: {is: blank}}`` does not hold of an undecodable cell either. The one exception is a date field of eight
-zeros, which the contract's ``{is: empty}`` names.
+zeros, which the contract's ``{is: empty}`` names; ``{is: blank}`` does not hold of it, for a blank date has spaces.
 
 Decisions where the contract leaves room:
 
@@ -350,8 +350,7 @@ def equals(wanted: Cell, cell: Cell, subject: Subject, context: RunContext) -> b
         return True
     if subject.strict:
         if is_text(wanted) and is_text(cell):
-            # Trailing blanks of fixed-width text are no part of what it says.
-            return text_of(wanted) == (text_of(cell) or "").rstrip(" " if wanted.kind is Kind.TEXT else "")
+            return text_of(wanted) == text_of(cell)  # without the field's padding, but with all that was returned
         if wanted.kind in MOMENTS and is_text(cell) and wanted.state is CellState.VALUE:
             text = text_of(cell) or ""
             return wanted.value == moment_of(text, wanted.kind)
@@ -518,6 +517,17 @@ def literal_keys(matcher: Matcher) -> frozenset[Any] | None:
         values = [matcher.rstrip(" "), number_of(matcher), *moments, *map(in_utc, moments)]
         return frozenset(value for value in values if value is not None)
     return None
+
+
+def equal_keys(wanted: Cell) -> frozenset[Any]:
+    """The keys (:func:`cell_key`) of the cells that :func:`equals` can call equal to ``wanted``, not strictly compared."""
+    if wanted.state is CellState.UNDECODABLE:
+        return frozenset()
+    keys = {cell_key(wanted)}
+    if wanted.state is CellState.BLANK:
+        keys |= {"", None}
+    literal = as_literal(wanted)
+    return frozenset(keys) | ((literal_keys(literal) or frozenset()) if literal is not None else frozenset())
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

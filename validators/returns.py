@@ -1,6 +1,7 @@
 """Returned values: whether what the agent returned is what the contract expects (CONTRACT.md section 4, ``returns``).
 
-JSON types are strict: ``"104"`` is not ``104``. The schema is JSON Schema, draft 2020-12, without remote references;
+JSON types are strict: ``"104"`` is not ``104``. Texts are compared character by character, also with a field's value, which is
+the field's text without its padding: ``"Muster "`` is not what a field of 20 characters holds. The schema is JSON Schema, draft 2020-12, without remote references;
 ``format`` is not asserted, and additional properties are allowed unless the schema forbids them. Returned values come from
 the agent and are bounded before anything looks at them.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from math import isfinite
 from typing import Any, cast
@@ -26,11 +27,12 @@ from referencing.exceptions import Unresolvable
 
 from contracts.globs import compile_glob
 from contracts.schema import Computed, FieldOf, FileValue, Matcher, Returned, ReturnedRule, Returns, RowValue, Term
-from validators.changes import Cell, CellState, ContractFault, KeptFile, Kind
+from validators.changes import Cell, CellState, Change, ContractFault, KeptFile, Kind
 from validators.content import size_of, text_of_file, value_at
 from validators.formats.text import Absent
 from validators.matchers import RunContext, Subject, claimed_cell, describe, equals, hint, matches
-from validators.values import cell_of_json, number_in, safe_search, shown
+from validators.rules import EffectRef, references
+from validators.values import cell_of_json, is_text, number_in, safe_search, shown, text_of
 
 MAX_DEPTH = 32
 MAX_VALUES = 10_000
@@ -50,12 +52,27 @@ class ReturnProblem:
         expected: What was expected, in words.
         found: What was returned, for people; or why it cannot be compared.
         message: Both in one sentence without a full stop, for reports.
+        cause: If it only follows from a near miss: the effect that was nearly filled.
     """
 
     path: str
     expected: str
     found: str
     message: str
+    cause: EffectRef | None = None
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """What the names of effects that are missing are taken to mean, to tell what only follows from a near miss.
+
+    Attributes:
+        changes: The change that each name would mean.
+        causes: The effect whose near miss is the cause.
+    """
+
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    causes: Mapping[str, EffectRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +87,16 @@ class UnfitValue(ValueError):
     """A returned value is too large, too deep or no JSON."""
 
 
-def check_returns(returns: Returns | None, returned: Any, context: RunContext) -> ReturnsVerdict:
+def check_returns(
+    returns: Returns | None, returned: Any, context: RunContext, supposed: Supposed | None = None
+) -> ReturnsVerdict:
     """Checks what the agent returned.
 
     Args:
         returns: What the contract says; ``None`` accepts anything.
         returned: The value as it was parsed from JSON (numbers as ``int``, ``float`` or ``Decimal``).
         context: The run, with the claimed changes and the rows.
+        supposed: What effects that are missing would have claimed, had their near misses been right.
 
     Raises:
         ContractFault: The schema is none or refers to something outside it, or a rule cannot be applied.
@@ -97,10 +117,22 @@ def check_returns(returns: Returns | None, returned: Any, context: RunContext) -
                 problem = ReturnProblem(name, "a value", "(nothing)", f"{shown(name)} was not returned")
             # One problem for one place: the schema may have spoken of it already.
             if problem is not None and all(problem.path != other.path for other in problems):
-                problems.append(problem)
+                problems.append(_with_cause(problem, name, rule, value, context, supposed or Supposed()))
     elif returns.expect and not problems:
         problems.append(ReturnProblem("", "an object", _words(value), "no object was returned"))
     return _verdict(problems)
+
+
+def _with_cause(
+    problem: ReturnProblem, name: str, rule: ReturnedRule, value: Mapping[str, Any], context: RunContext, supposed: Supposed
+) -> ReturnProblem:  # fmt: skip
+    """The problem, with its cause if it would be none had the near misses been right."""
+    causes = [supposed.causes[r.effect] for r in references(rule) if r.effect in supposed.changes]
+    if not causes or name not in value:
+        return problem
+    other = context.with_claimed({**context.claimed, **supposed.changes})
+    right = _value_problem(name, rule, value, other) is None
+    return replace(problem, cause=min(causes, key=lambda cause: cause.index)) if right else problem
 
 
 def bounded(value: Any) -> Any:
@@ -436,7 +468,9 @@ def _place_words(rule: Term) -> str:
 
 def _difference(name: str, expected: str, value: Any, wanted: Cell | None, advice: str) -> ReturnProblem:
     found = _words(value)
-    if wanted is not None and wanted.state is CellState.VALUE and str(wanted.value) == str(value):
+    if wanted is not None and isinstance(value, str) and is_text(wanted):
+        advice = "blanks at its end count" if value.rstrip(" ") == text_of(wanted) else advice
+    elif wanted is not None and wanted.state is CellState.VALUE and str(wanted.value) == str(value):
         advice = "the same characters, but of another JSON type"
     message = f"the returned {shown(name)} is {found} instead of {expected}" + (f" ({advice})" if advice else "")
     return ReturnProblem(name, expected, found, message)

@@ -25,14 +25,17 @@ from typing import Any, Literal, NamedTuple
 from contracts.globs import compile_glob, fold
 from contracts.schema import (
     AllOf,
+    Computed,
     CountRange,
     Effect,
     FieldOf,
+    FileValue,
     Generated,
     Is,
     Matcher,
     Not,
     OneOf,
+    RowValue,
     parts,
 )
 from validators.assignment import Places
@@ -99,7 +102,7 @@ class Misfit:
         expected: What was expected, in words.
         found: What is there, for people.
         before: What was there before, or empty.
-        empty: Whether nothing was filled in.
+        empty: Whether nothing was filled in: it is empty, and was so before. What was *emptied* holds a wrong value.
         hint: What may help the contract's author.
     """
 
@@ -127,10 +130,38 @@ class _Condition(NamedTuple):
     matcher: Matcher
     plain: bool
     """The field's cell alone decides, not what is around it."""
+    side: Literal["before", "after"]
+    """Where the field is looked at."""
 
     @classmethod
-    def of(cls, name: str, matcher: Matcher) -> _Condition:
-        return cls(name, matcher, not _looks_around(matcher))
+    def of(cls, name: str, matcher: Matcher, side: Literal["before", "after"]) -> _Condition:
+        return cls(name, matcher, not _looks_around(matcher), side)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Link:
+    """A part of a rule that refers to what other effects claim: one condition, the rest of the fields, or the content.
+
+    Attributes:
+        condition: The condition; ``None``: the whole of ``"*"``, or of the rules about the content.
+        part: Which part of the rule it is.
+        references: What it refers to.
+    """
+
+    condition: _Condition | None
+    part: Literal["condition", "star", "content"]
+    references: tuple[FieldOf, ...]
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The names of the effects referred to."""
+        return frozenset(reference.effect for reference in self.references)
+
+    @property
+    def equals(self) -> FieldOf | None:
+        """The reference, if the part says only that a field equals it."""
+        matcher = self.condition.matcher if self.condition is not None else None
+        return matcher if isinstance(matcher, FieldOf) else None
 
 
 class Rule:
@@ -141,17 +172,34 @@ class Rule:
         self.ref = ref
         self.places = _places(effect, expected=ref.list == "expect")
         self.bucket = (ref.observable, ref.verb)
-        self.where = [_Condition.of(name, matcher) for name, matcher in effect.where.items()]
-        self.named = {n: _Condition.of(n, matcher) for n, matcher in effect.fields.items() if n != _STAR}
-        self.cheapest_first = sorted(self.named.values(), key=lambda condition: literal_keys(condition.matcher) is None)
+        where_side: Literal["before", "after"] = "before" if ref.verb in _SELECT_BEFORE else "after"
+        self.field_side: Literal["before", "after"] = "before" if ref.verb in _GONE else "after"
+        self.where = [_Condition.of(name, matcher, where_side) for name, matcher in effect.where.items()]
+        self.named = {n: _Condition.of(n, m, self.field_side) for n, m in effect.fields.items() if n != _STAR}
         is_total = ref.verb in _TOTAL or (ref.verb is Verb.MODIFIED and bool(effect.fields))
         self.star = effect.fields.get(_STAR, _default_star(ref)) if is_total else None
         """What holds of every other field; ``None`` where they are not looked at."""
         self.path = compile_glob(effect.path) if effect.path is not None else None
         self.old_path = compile_glob(effect.from_) if effect.from_ is not None else None
-        self.refers_to = frozenset(_references([*effect.where.values(), *effect.fields.values(), effect.content]))
-        self.where_side: Literal["before", "after"] = "before" if ref.verb in _SELECT_BEFORE else "after"
-        self.field_side: Literal["before", "after"] = "before" if ref.verb in _GONE else "after"
+        self.links = tuple(self._links())
+        """What refers to other effects; asked last."""
+        self.refers_to = frozenset().union(*(link.targets for link in self.links))
+        linked = {id(link.condition) for link in self.links}
+        free = [condition for condition in self.named.values() if id(condition) not in linked]
+        self.free_where = [condition for condition in self.where if id(condition) not in linked]
+        self.free_named = sorted(free, key=lambda condition: literal_keys(condition.matcher) is None)
+        """The named fields that refer to nothing, those first that are quickly looked at."""
+        self.links_star = any(link.part == "star" for link in self.links)
+        self.links_content = any(link.part == "content" for link in self.links)
+
+    def _links(self) -> Iterator[Link]:
+        for condition in (*self.where, *self.named.values()):
+            if found := tuple(references(condition.matcher)):
+                yield Link(condition, "condition", found)
+        if found := tuple(references(self.star)):
+            yield Link(None, "star", found)
+        if found := tuple(references(self.effect.content)):
+            yield Link(None, "content", found)
 
     @property
     def named_count(self) -> int:
@@ -162,9 +210,9 @@ class Rule:
     def where_specs(self) -> list[_Spec]:
         """Literals of which each must hold of every change that ``where`` and ``path`` select."""
         specs = [
-            _Spec(self.where_side, name, keys)
-            for name, matcher in self.effect.where.items()
-            if (keys := literal_keys(matcher)) is not None
+            _Spec(condition.side, condition.name, keys)
+            for condition in self.where
+            if (keys := literal_keys(condition.matcher)) is not None
         ]
         if self.effect.path is not None:
             specs.extend(_path_specs(self.effect.path))
@@ -174,7 +222,7 @@ class Rule:
     def field_specs(self) -> list[_Spec]:
         """Literals among the named fields."""
         return [
-            _Spec(self.field_side, name, keys)
+            _Spec(condition.side, name, keys)
             for name, condition in self.named.items()
             if (keys := literal_keys(condition.matcher)) is not None
         ]
@@ -202,12 +250,22 @@ def _places(effect: Effect, *, expected: bool) -> Places:
     return Places(least if expected else 0, most)
 
 
-def _references(matchers: Iterable[Any]) -> Iterator[str]:
-    for matcher in matchers:
-        if isinstance(matcher, FieldOf):
-            yield matcher.effect
-        else:
-            yield from _references(part for _, part in parts(matcher))
+def references(rule: object) -> Iterator[FieldOf]:
+    """What a matcher, a rule about content or one about a returned value refers to."""
+    match rule:
+        case FieldOf():
+            yield rule
+            return
+        case Computed():
+            inner: Iterable[object] = rule.terms
+        case RowValue():
+            inner = rule.where.values()
+        case FileValue():
+            inner = (rule.value,)
+        case _:
+            inner = (part for _, part in parts(rule))
+    for part in inner:
+        yield from references(part)
 
 
 def _path_specs(pattern: str) -> Iterator[_Spec]:
@@ -300,6 +358,12 @@ class Fitting:
         self._buckets = buckets
         self._ordinals: dict[tuple[str, Verb, str], dict[int, int]] = {}
 
+    def meaning(self, claimed: Mapping[str, Change]) -> Fitting:
+        """The same questions, where the names of effects mean these changes."""
+        other = Fitting(self.context.with_claimed(claimed), self._buckets)
+        other._ordinals = self._ordinals  # they do not depend on what is claimed
+        return other
+
     def fits(self, rule: Rule, change: Change) -> bool:
         """Whether the change satisfies everything the rule says.
 
@@ -307,22 +371,45 @@ class Fitting:
             Unreadable: The rule looks at the content of a file that was not kept.
             ContractFault: A matcher cannot be applied.
         """
+        return self.fits_apart(rule, change) and all(self.linked(rule, link, change) for link in rule.links)
+
+    def fits_apart(self, rule: Rule, change: Change) -> bool:
+        """Whether the change satisfies everything the rule says, apart from what refers to other effects.
+
+        Raises:
+            Unreadable, ContractFault: As :meth:`fits`.
+        """
         return (
-            self.selected(rule, change)
-            and all(self._holds(condition, change, rule.field_side) for condition in rule.cheapest_first)
-            and next(self._star_misfits(rule, change), None) is None
-            and self._content_fits(rule, change)
+            self._at_path(rule, change)
+            and all(self._holds(condition, change) for condition in rule.free_where)
+            and all(self._holds(condition, change) for condition in rule.free_named)
+            and (rule.links_star or next(self._star_misfits(rule, change), None) is None)
+            and (rule.links_content or self._content_fits(rule, change))
         )
+
+    def linked(self, rule: Rule, link: Link, change: Change) -> bool:
+        """Whether a part of the rule holds that refers to other effects, as far as the run's claims are known.
+
+        Raises:
+            Unreadable, ContractFault: As :meth:`fits`.
+        """
+        if link.condition is not None:
+            return self._holds(link.condition, change)
+        if link.part == "star":
+            return next(self._star_misfits(rule, change), None) is None
+        return self._content_fits(rule, change)
 
     def selected(self, rule: Rule, change: Change) -> bool:
         """Whether ``path``, ``from`` and ``where`` hold."""
+        return self._at_path(rule, change) and all(self._holds(condition, change) for condition in rule.where)
+
+    def _at_path(self, rule: Rule, change: Change) -> bool:
         if rule.path is not None and not rule.path(change.subject):
             return False
-        if rule.old_path is not None:
-            old = change.before.get("path") if change.before is not None else None
-            if old is None or not rule.old_path(str(old.value)):
-                return False
-        return all(self._holds(condition, change, rule.where_side) for condition in rule.where)
+        if rule.old_path is None:
+            return True
+        old = change.before.get("path") if change.before is not None else None
+        return old is not None and rule.old_path(str(old.value))
 
     def misfits(self, rule: Rule, change: Change, most: int) -> list[str] | None:
         """The names of the fields of a near miss that do not fit.
@@ -336,7 +423,7 @@ class Fitting:
         allowed = min(most, rule.named_count // 2)
         wrong: list[str] = []
         for condition in rule.named.values():
-            if not self._holds(condition, change, rule.field_side):
+            if not self._holds(condition, change):
                 wrong.append(condition.name)
                 if len(wrong) > allowed:
                     return None
@@ -355,14 +442,14 @@ class Fitting:
                 return False
             fitting = named = 1
         for condition in rule.where:
-            if not condition.plain or not self._cell_holds(condition, change, rule.where_side, either=True):
+            if not condition.plain or not self._cell_holds(condition, change, either=True):
                 return False
             fitting += 1
             named += 1
         for condition in rule.named.values():
             if condition.plain:
                 named += 1
-                fitting += self._cell_holds(condition, change, rule.field_side, either=True)
+                fitting += self._cell_holds(condition, change, either=True)
         return fitting > 0 and 2 * fitting >= named
 
     def misfit(self, rule: Rule, change: Change, name: str) -> Misfit:
@@ -383,17 +470,18 @@ class Fitting:
             expected=expected,
             found="(no such field)" if cell is None else cell.display(),
             before="" if before is None else before.display(),
-            empty=cell is not None and is_empty(cell),
+            empty=cell is not None and is_empty(cell) and (before is None or is_empty(before)),
             hint=hint(matcher, cell),
         )
 
-    def _holds(self, condition: _Condition, change: Change, side: str) -> bool:
+    def _holds(self, condition: _Condition, change: Change) -> bool:
         if condition.plain:
-            return self._cell_holds(condition, change, side)
-        return matches(condition.matcher, self._subject(change, side, condition.name, condition.matcher), self.context)
+            return self._cell_holds(condition, change)
+        subject = self._subject(change, condition.side, condition.name, condition.matcher)
+        return matches(condition.matcher, subject, self.context)
 
-    def _cell_holds(self, condition: _Condition, change: Change, side: str, *, either: bool = False) -> bool:
-        row = _row(change, side, either=either)
+    def _cell_holds(self, condition: _Condition, change: Change, *, either: bool = False) -> bool:
+        row = _row(change, condition.side, either=either)
         cell = row.get(condition.name) if row is not None else None
         return matches(condition.matcher, Subject(cell), self.context)
 
@@ -421,8 +509,8 @@ class Fitting:
         elif isinstance(star, Is) and star.is_ == "empty":
             yield from (name for name, cell in row.items() if name not in rule.named and not is_empty(cell))
         else:
-            rest = (_Condition(name, star, not _looks_around(star)) for name in row if name not in rule.named)
-            yield from (condition.name for condition in rest if not self._holds(condition, change, rule.field_side))
+            rest = (_Condition.of(name, star, rule.field_side) for name in row if name not in rule.named)
+            yield from (condition.name for condition in rest if not self._holds(condition, change))
 
     def _ordinal(self, change: Change, name: str) -> int:
         key = (change.observable, change.verb, name)
@@ -451,11 +539,14 @@ class Fitting:
 
     def _content_misfit(self, rule: Rule, change: Change) -> Misfit:
         wrong = [check for check in self._content_checks(rule, change) if not check.fits]
+        # What a file held before is not kept: of one that held something nobody can say that this was left empty.
+        size = change.before.get("size") if change.before is not None else None
+        was_empty = change.before is None or (size is not None and is_empty(size))
         return Misfit(
             "content",
             "; ".join(check.expected for check in wrong),
             "; ".join(check.found for check in wrong),
-            empty=all(check.empty for check in wrong),
+            empty=was_empty and all(check.empty for check in wrong),
             hint="; ".join(dict.fromkeys(check.hint for check in wrong if check.hint)),
         )
 

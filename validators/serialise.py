@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from validators.changes import Cell, Change, Row, Verb
-from validators.ledger import Entry, Ledger, NearMiss, Slots, Status
+from validators.ledger import Entry, Ledger, Slots, Status
+from validators.nearness import NearMiss
 from validators.rules import EffectRef, Misfit
 from validators.values import is_empty, shown
 from validators.verdict import Verdict
@@ -40,6 +41,7 @@ def verdict_to_dict(verdict: Verdict) -> dict[str, Any]:
                     "expected": shown(p.expected, _TEXT),
                     "found": shown(p.found, _TEXT),
                     "message": shown(p.message, _TEXT),
+                    "cause": _effect(p.cause) if p.cause is not None else None,
                 }
                 for p in returns.problems
             ],
@@ -118,6 +120,8 @@ def _entry(entry: Entry) -> dict[str, Any]:
         found["effect"] = _effect(entry.effect)
     if entry.part_of_task is not None:
         found["part_of_task"] = _effect(entry.part_of_task)
+    if entry.cause is not None:
+        found["cause"] = _effect(entry.cause)
     return found
 
 
@@ -140,6 +144,7 @@ def _slots(slots: Slots) -> dict[str, Any]:
         "weight": str(slots.weight),
         "final_state": slots.final_state,
         "seen": [shown(text, _TEXT) for text in slots.seen],
+        "cause": _effect(slots.cause) if slots.cause is not None else None,
     }
 
 

@@ -54,9 +54,9 @@ def is_empty(cell: Cell) -> bool:
 
 
 def is_blank(cell: Cell) -> bool:
-    """``{is: blank}``: nothing entered; zero for types that have no blank; never NULL."""
+    """``{is: blank}``: nothing entered; zero for types that have no blank; never NULL, nor a date of zeros in a DBF."""
     if cell.state is not CellState.VALUE:
-        return cell.state is CellState.BLANK
+        return cell.state is CellState.BLANK and not cell.is_zero_date
     if is_text(cell):
         return cell.value == "" or (cell.kind is Kind.TEXT and not str(cell.value).strip(" "))
     return not cell.has_blank and is_empty(cell)

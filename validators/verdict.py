@@ -46,9 +46,10 @@ from typing import Any
 
 from contracts.schema import DbfTable, FileTree, GoalOnFailure, Observable, RegistryKey, SqlTable, TaskContract, Windows
 from validators.changes import Change, Comparison, ContractFault, Unreadable, Verb
-from validators.ledger import Entry, Ledger, NearMiss, Slots, Status, account
+from validators.ledger import Entry, Ledger, Slots, Status, account
 from validators.matchers import RunContext
-from validators.returns import ReturnsVerdict, UnfitValue, bounded, check_returns
+from validators.nearness import NearMiss
+from validators.returns import ReturnsVerdict, Supposed, UnfitValue, bounded, check_returns
 from validators.rules import EffectRef
 from validators.values import shown
 
@@ -266,7 +267,7 @@ def judge(
             rows = {c.observable: c.rows for c in comparisons if c.rows is not None}
             files = {c.observable: c.files for c in comparisons if c.files is not None}
             context = context.with_rows(rows).with_files(files).with_claimed(ledger.claimed)
-            returns = check_returns(contract.returns, returned, context)
+            returns = check_returns(contract.returns, returned, context, Supposed(ledger.supposed, ledger.causes))
     except Unreadable as error:
         return unscored(UnscoredCause.UNREADABLE, error.reason, claim=claim)
     except ContractFault as error:
@@ -300,12 +301,13 @@ def _returned_values(returned: Any) -> Mapping[str, Any]:
 def _side_effects(
     contract: TaskContract, ledger: Ledger, outcome: Outcome, kind: Kind | None
 ) -> tuple[SideEffect, ...]:  # fmt: skip
+    """What the run left behind, for audits; what only follows from a near miss counts as that."""
     if outcome in (Outcome.VALID_SUCCESS, Outcome.VALID_FAILURE):
         return ()
     found = {
         _class_of(entry.change, contract.observe.get(entry.change.observable))
         for entry in ledger.entries
-        if entry.status in (Status.FORBIDDEN, Status.UNEXPLAINED)
+        if entry.status in (Status.FORBIDDEN, Status.UNEXPLAINED) and entry.cause is None
     }
     if kind is Kind.WRONG_RETURN:
         found.add(SideEffect.WRONG_RETURN)
@@ -406,7 +408,7 @@ class _Reason:
         return f"the task is only half done ({self.ledger.filled} of {required} changes): {self._missing()}"
 
     def _missing(self) -> str:
-        missing = self.ledger.missing
+        missing = [slots for slots in self.ledger.missing if slots.cause is None]
         if not missing:
             return "nothing is missing"
         more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -425,7 +427,8 @@ class _Reason:
         return f"{self._thing(slots.effect, None)} is missing{count}"
 
     def _beyond(self) -> str:
-        beyond = sorted(self.ledger.beyond, key=lambda entry: entry.status is not Status.FORBIDDEN)
+        causes = [entry for entry in self.ledger.beyond if entry.cause is None]
+        beyond = sorted(causes, key=lambda entry: entry.status is not Status.FORBIDDEN)
         if not beyond:
             return "something else happened"
         more = f", and {len(beyond) - 1} more" if len(beyond) > 1 else ""

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from runner.record import FieldChange, LedgerEntry, Misfit, Reading, RunRecord, SnapshotRef, VerdictPart
+from runner.record import (
+    FieldChange,
+    LedgerEntry,
+    Missing,
+    Reading,
+    ReturnProblem,
+    RunRecord,
+    SnapshotRef,
+    VerdictPart,
+)
 from runner.report.evidence import Blob, MissingEvidence, Picture, Pictures, Texts, fetch
 from runner.report.inputs import InputTable, read_inputs
 from runner.report.text import clock, duration, moment, plain
@@ -57,12 +66,32 @@ class Entry:
     verb: str
     subject: str
     how: str
-    effect: str | None
+    effect: str
+    """The effect's own name: its verb and observable are those of the change."""
     because: str
     part_of_task: bool
+    closest_to: str
+    """The expectation that it nearly fills, in words."""
+    cause: str | None
     changed: list[FieldLine]
     same: list[FieldLine]
     more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An expectation that nothing fills, with what only follows from the change that came closest to it."""
+
+    missing: Missing
+    changes: list[Entry]
+    expectations: list[Missing]
+    returned: list[ReturnProblem]
+    more: int
+
+    @property
+    def consequences(self) -> int:
+        """How much follows from it."""
+        return len(self.changes) + len(self.expectations) + len(self.returned) + self.more
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +101,8 @@ class EntryGroup:
     status: str
     meaning: str
     count: int
+    folded: int
+    """How many of them are shown under their cause."""
     entries: list[Entry]
     more: int
 
@@ -102,6 +133,8 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
     verdict = record.verdict
     frames = record.recording.frames
     timeline = record.agent.timeline
+    gaps = _gaps(verdict)
+    folded = {gap.missing.effect for gap in gaps}
     return {
         "record": record,
         "verdict": verdict,
@@ -119,7 +152,10 @@ def run_context(record: RunRecord, blob: Blob, pictures: Pictures) -> dict[str, 
         ],
         "side_effects": ", ".join(SIDE_EFFECTS.get(name, in_words(name)) for name in verdict.side_effects[:LIMIT]),
         "counts": _counts(verdict),
-        "groups": _groups(verdict),
+        "gaps": gaps,
+        "gaps_more": len(_causes(verdict)) - len(gaps),
+        "returns": [problem for problem in verdict.returns if problem.cause not in folded],
+        "groups": _groups(verdict, folded),
         "frames": [Shot(clock(frame.t), pictures.add(frame.image), frame.reason) for frame in frames[:_MAX_FRAMES]],
         "frames_more": max(0, len(frames) - _MAX_FRAMES),
         "inputs": _inputs(record, blob),
@@ -166,28 +202,61 @@ def _counts(verdict: VerdictPart) -> str:
     changes = f"{total:,} {'change' if total == 1 else 'changes'}"
     parts = ", ".join(f"{counts[status]:,} {status}" for status in ("expected", "allowed", "unexplained", "forbidden"))
     unfilled = "is 1 expectation" if missing == 1 else f"are {missing:,} expectations"
-    return f"{changes}{': ' + parts if total else ''}. There {unfilled if missing else 'is no expectation'} that nothing fills."
+    return (
+        f"{changes}{': ' + parts if total else ''}. There {unfilled if missing else 'is no expectation'} that nothing fills."
+        + _following(verdict)
+    )
 
 
-def _groups(verdict: VerdictPart) -> list[EntryGroup]:
-    ledger = verdict.ledger
-    misfits = {(gap.observable, gap.near_miss): gap.misfits for gap in verdict.missing[:LIMIT] if gap.near_miss}
+def _following(verdict: VerdictPart) -> str:
+    """How much of what is counted only follows from something else."""
+    counts = (
+        (sum(entry.cause is not None for entry in verdict.ledger), "change", "changes"),
+        (sum(gap.cause is not None for gap in verdict.missing), "expectation", "expectations"),
+        (sum(problem.cause is not None for problem in verdict.returns), "returned value", "returned values"),
+    )
+    told = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
+    if not told:
+        return ""
+    listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+    return f" Of all this, {listed} only follow from what came closest, and would be right if it were: told there, and counted."
+
+
+def _causes(verdict: VerdictPart) -> list[Missing]:
+    """The expectations that are missing by themselves."""
+    there = {gap.effect for gap in verdict.missing if gap.cause is None}
+    return [gap for gap in verdict.missing if gap.cause not in there]
+
+
+def _gaps(verdict: VerdictPart) -> list[Gap]:
+    gaps = []
+    for gap in _causes(verdict)[:LIMIT]:
+        changes = [entry for entry in verdict.ledger if entry.cause == gap.effect]
+        expectations = [other for other in verdict.missing if other.cause == gap.effect]
+        returned = [problem for problem in verdict.returns if problem.cause == gap.effect]
+        more = sum(max(0, len(found) - LIMIT) for found in (changes, expectations, returned))
+        shown = [_entry(entry, {}) for entry in changes[:LIMIT]]
+        gaps.append(Gap(gap, shown, expectations[:LIMIT], returned[:LIMIT], more))
+    return gaps
+
+
+def _groups(verdict: VerdictPart, folded: Collection[str]) -> list[EntryGroup]:
+    nearest = {(gap.observable, gap.near_miss): gap for gap in verdict.missing[:LIMIT] if gap.near_miss}
     groups = []
     for status, meaning in _GROUPS.items():
-        entries = [entry for entry in ledger if entry.status == status]
+        entries = [entry for entry in verdict.ledger if entry.status == status]
         if entries:
-            shown = [_entry(entry, misfits) for entry in entries[:LIMIT]]
-            groups.append(EntryGroup(status, meaning, len(entries), shown, len(entries) - len(shown)))
+            listed = [entry for entry in entries if entry.cause not in folded]
+            shown = [_entry(entry, nearest) for entry in listed[:LIMIT]]
+            count, more = len(entries), len(listed) - len(shown)
+            groups.append(EntryGroup(status, meaning, count, count - len(listed), shown, more))
     return groups
 
 
-def _entry(entry: LedgerEntry, misfits: Mapping[tuple[str, str], list[Misfit]]) -> Entry:
+def _entry(entry: LedgerEntry, nearest: Mapping[tuple[str, str], Missing]) -> Entry:
     """The entry, with what was expected instead where it came closest to filling an expectation."""
-    expected: dict[str, str] = {}
-    if entry.status == "unexplained":
-        expected = {
-            misfit.field: misfit.expected for misfit in misfits.get((entry.observable, entry.subject), ())[:LIMIT]
-        }
+    near = nearest.get((entry.observable, entry.subject)) if entry.status == "unexplained" else None
+    expected = {misfit.field: misfit.expected for misfit in near.misfits[:LIMIT]} if near is not None else {}
     changed = [change for change in entry.fields if change.changed or change.field in expected]
     same = [change for change in entry.fields if not change.changed and change.field not in expected]
     return Entry(
@@ -195,9 +264,11 @@ def _entry(entry: LedgerEntry, misfits: Mapping[tuple[str, str], list[Misfit]]) 
         entry.verb,
         entry.subject,
         entry.how,
-        entry.effect,
+        entry.effect_name,
         entry.because,
         entry.part_of_task,
+        (near.effect_name or near.effect) if near is not None else "",
+        entry.cause,
         [FieldLine(change, expected.get(change.field)) for change in changed[:LIMIT]],
         [FieldLine(change) for change in same[:LIMIT]],
         max(0, len(changed) - LIMIT) + max(0, len(same) - LIMIT),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.command_line import Call
 from tests.runner.stored_runs import campaign_in, store, stored, text_of, without
 from tests.validators.mutate_runs import golden, with_fields, with_row
 from tests.validators.test_mutate import SMALL, _small
+from validators.dbf import TableState
 from validators.files import FileItem, TreeState
 from validators.mutate import mutants
 from validators.snapshot import State
@@ -78,11 +80,36 @@ def test_a_wrong_value_is_told_beside_what_was_expected(tmp_path: Path) -> None:
         assert text in told
 
 
+def test_what_follows_from_a_near_miss_is_told_under_it_alone(tmp_path: Path) -> None:
+    campaign = campaign_in(tmp_path)
+    told = words(next(k for k in runs_at(campaign.folder) if k.record.run.endswith("wrong")))
+    for text in (
+        "↳ expected, and missing: updated counters", "↳ counters: NAME=PATIENT was updated",
+        "↳ the returned patient_number is “000104” instead of",
+    ):  # fmt: skip
+        assert text in told
+    assert told.count("✗") == 2
+    assert "What is wrong with the returned values" not in told
+    # To allow the row, whoever decides so must allow what follows from it as well.
+    assert told.count("- {") == 2
+
+
+def test_a_date_of_zeros_can_be_allowed(tmp_path: Path) -> None:
+    state = golden("add-new-patient").after["patients"]
+    assert isinstance(state, TableState)
+    data = bytearray(state.dbf or b"")
+    record = data.index(b"19570611")
+    data[record : record + 8] = b"00000000"
+    kept = unexpected(tmp_path, patients=replace(state, dbf=bytes(data)))
+    assert "→ 00000000" in words(kept)
+    allows(kept, text_of("add-new-patient"))
+
+
 def test_what_came_what_else_changed_and_what_to_write(tmp_path: Path) -> None:
     campaign = campaign_in(tmp_path)
     told = words(next(k for k in runs_at(campaign.folder) if k.record.run.endswith("beside")))
     for text in (
-        "✓ patients: PATNR=000104 was inserted, as `inserted patients (new_patient)` says",
+        "✓ patients: PATNR=000104 was inserted, as `new_patient` says", "✓ counters: NAME=PATIENT was updated\n",
         "✗ patients: PATNR=000007 was updated", "BEMERK:", "→ versehentlich",
         "No rule of the contract that still waits for a change speaks of “updated patients”.",
         "- {updated: patients, where: {PATNR: '000007'}, fields: {BEMERK: versehentlich}, because: " + BECAUSE + "}",

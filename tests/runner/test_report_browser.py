@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, expect, sync_playwright
 
 from runner.report.html import write_report
+from tests.runner.stored_runs import campaign_in
 from tests.runner.test_report_html import HOSTILE, full_records, poison
 from tests.runner.test_report_samples import Blobs, campaign, many
 
@@ -232,6 +233,22 @@ class TestRunPage:
         expect(street).to_be_hidden()
         page.get_by_text("5 other fields").click()
         expect(street).to_be_visible()
+
+    def test_consequences_are_folded_under_their_cause(self, watch: Watch, tmp_path: Path) -> None:
+        campaign = campaign_in(tmp_path / "runs")
+        index = write_report(campaign.records(), campaign.blob, tmp_path / "report", title="A", generated=WHEN)
+        page = watch.open(index.parent / "runs" / "dswin.add-new-patient.wrong.html")
+        entry = page.locator(".ledger.missing > .entry")
+        expect(entry).to_have_count(1)
+        follows = page.get_by_text("NAME=PATIENT")
+        expect(follows).to_have_count(1)
+        expect(follows).to_be_hidden()
+        page.get_by_text("3 more deviations follow from it").click()
+        expect(follows).to_be_visible()
+        expect(entry.get_by_text("instead of the PATNR of new_patient")).to_be_visible()
+        assert page.evaluate(CONTRASTS) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert TestHostileTexts.overflow(page) <= 0
 
     def test_prints_without_navigation_and_with_everything_unfolded(self, watch: Watch, report: Path) -> None:
         page = watch.open(report / WRONG)

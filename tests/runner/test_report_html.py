@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,10 +16,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from runner.record import BlindSpots, DiskFile, Intended, RunRecord, StageSeen, Stillness, VerdictPart
+from runner.record import (
+    BlindSpots,
+    DiskFile,
+    Intended,
+    Missing,
+    ReturnProblem,
+    RunRecord,
+    StageSeen,
+    Stillness,
+    VerdictPart,
+)
 from runner.report.html import ReportError, write_report
 from runner.report.words import CAUSES
-from tests.runner.test_report_samples import Blobs, campaign, many, sample
+from tests.runner.stored_runs import campaign_in
+from tests.runner.test_report_samples import Blobs, campaign, counted, many, sample
 
 Structure = dict[str, list[tuple[str, tuple[str, ...]]]]
 """Elements and the names of their attributes, by sort of page."""
@@ -80,7 +91,20 @@ def full_records(blobs: Blobs) -> list[RunRecord]:
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
     filled["machine_notes"] = ["note"]
     filled["stages"] = [StageSeen(name="n", seen=seen, evidence="e") for seen in (True, False, None)]
-    return [record.model_copy(update=filled) for record in records]
+    full = [record.model_copy(update=filled) for record in records]
+    return [record.model_copy(update={"verdict": with_consequences(record.verdict)}) for record in full]
+
+
+def with_consequences(verdict: VerdictPart) -> VerdictPart:
+    """The verdict, where something is missing, with a change, an expectation and a returned value that follow from it."""
+    if not verdict.missing:
+        return verdict
+    cause = verdict.missing[0].effect
+    entry = counted("unexplained", 10_483).model_copy(update={"cause": cause})
+    follows = Missing(effect="updated counters (c)", observable="counters", verb="updated", count=2, cause=cause)
+    problem = ReturnProblem(path="n", expected="e", found="f", message="m", cause=cause)
+    more = {"ledger": [*verdict.ledger, entry], "missing": [*verdict.missing, follows], "returns": [problem]}
+    return verdict.model_copy(update=more)
 
 
 class Page(HTMLParser):
@@ -228,6 +252,69 @@ class TestInputThatIsNotKept:
         text = self.page(tmp_path)
         assert "not known:" not in text
         assert "not whole" not in text
+
+
+class TestConsequences:
+    """One wrong field in a new row, to which the counter and the returned number refer: one fault, told once."""
+
+    @staticmethod
+    def told(tmp_path: Path, change: Callable[[VerdictPart], VerdictPart] = lambda verdict: verdict) -> Page:
+        campaign = campaign_in(tmp_path / "runs")
+        (wrong,) = (record for record in campaign.records() if record.run.endswith(".wrong"))
+        record = wrong.model_copy(update={"verdict": change(wrong.verdict)})
+        index = write_report([record], campaign.blob, tmp_path / "report", title="A", generated=WHEN)
+        (page,) = (index.parent / "runs").iterdir()
+        return Page(page)
+
+    def test_they_stand_under_their_cause_and_nowhere_else(self, tmp_path: Path) -> None:
+        text = self.told(tmp_path).text
+        ledger = text[text.index("Ledger: every change") : text.index("Evidence", text.index("Ledger: every change"))]
+        missing, unexplained = ledger.split("Unexplained 2", 1)
+        assert "3 more deviations follow from it, and would be right if it were" in missing
+        assert "1 follows from a near miss, and is shown under it." in unexplained
+        for words in ("missing updated counters", "unexplained updated counters NAME=PATIENT", "“000104” instead of"):
+            assert words in missing
+            assert words.removeprefix("unexplained ") not in unexplained
+        assert "Returned values that are not right" not in text
+        assert "What is wrong with the returned values follows from what came closest" in text
+        assert "Side effects: row added." in text
+
+    def test_the_strict_counts_name_them(self, tmp_path: Path) -> None:
+        text = self.told(tmp_path).text
+        assert "0 expected, 1 allowed, 2 unexplained, 0 forbidden. There are 2 expectations that nothing fills." in text
+        assert "Of all this, 1 change, 1 expectation and 1 returned value only follow from what came closest" in text
+        assert "Missing 2" in text
+
+    def test_the_words_of_an_effect_stand_once(self, tmp_path: Path) -> None:
+        text = self.told(tmp_path).text
+        assert "inserted patients new_patient Came closest: PATNR=000104" in text
+        assert "inserted patients PATNR=000104 came closest to new_patient" in text
+        assert "(new_patient)" not in text.replace("instead of the PATNR of new_patient", "")
+
+    def test_a_record_without_causes_is_shown_as_it_is(self, tmp_path: Path) -> None:
+        """Records of versions that did not look for causes hold none."""
+
+        def old(verdict: VerdictPart) -> VerdictPart:
+            return VerdictPart.model_validate(_without(verdict.model_dump(mode="json"), "cause"))
+
+        text = self.told(tmp_path, old).text
+        assert "follows from" not in text
+        assert "Returned values that are not right" in text
+        assert "updated counters NAME=PATIENT" in text
+
+    def test_a_cause_that_is_not_shown_hides_nothing(self, tmp_path: Path) -> None:
+        def lost(verdict: VerdictPart) -> VerdictPart:
+            return verdict.model_copy(update={"missing": [part for part in verdict.missing if part.cause is not None]})
+
+        text = self.told(tmp_path, lost).text
+        assert "updated counters NAME=PATIENT follows from inserted patients (new_patient)" in text
+        assert "Returned values that are not right" in text
+
+
+def _without(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _without(item, name) for key, item in value.items() if key != name}
+    return [_without(item, name) for item in value] if isinstance(value, list) else value
 
 
 class TestContent:

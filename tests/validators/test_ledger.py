@@ -396,6 +396,44 @@ def test_a_half_finished_row() -> None:
     assert [misfit.field for misfit in near.near_misses[0].misfits] == ["GEBDAT", "VERSNR"]
 
 
+@pytest.mark.parametrize(
+    ("verb", "before", "after", "half_finished"),
+    [
+        ("inserted", None, "", True),
+        ("updated", "", "", True),
+        ("updated", "0221 4711", "", False),  # emptied
+        ("undeleted", "0221 4711", "", False),
+        ("undeleted", "", "", True),
+    ],
+)
+@pytest.mark.parametrize("empty", ["", None, 0, False, "00000000"])
+def test_only_what_was_never_filled_is_half_finished(
+    verb: str, before: str | None, after: str, half_finished: bool, empty: Any
+) -> None:
+    """A field that was emptied holds a wrong value, whatever emptiness looks like."""
+    nothing = Cell(Kind.TEXT, state=CellState.NULL) if empty is None else cell(empty)
+    old = None if before is None else row(NAME="Muster", CITY="", PHONE=before or nothing)
+    new = {**(old or {}), **row(NAME="Muster", CITY="Bonn", PHONE=after or nothing)}
+    changed = tuple(n for n in new if old is None or not new[n].same_value(old[n]))
+    change = Change("patients", Verb(verb), "row 1", 1, old, new, changed)
+    rule = {
+        verb: "patients",
+        "where": {"NAME": "Muster"},
+        "fields": {"NAME": "Muster", "CITY": "Bonn", "PHONE": "0228 1"},
+    }
+    near = judged(effects([rule]), change).near_misses
+    assert [(n.misfits[0].field, n.half_finished) for n in near] == [("PHONE", half_finished)]
+
+
+@pytest.mark.parametrize(("before", "half_finished"), [(0, True), (5, False)])
+def test_a_file_that_was_emptied_is_not_half_finished(before: int, half_finished: bool) -> None:
+    change = of_file(Verb.MODIFIED, "out.txt", b"")
+    assert change.before is not None
+    emptied = replace(change, before={**change.before, "size": Cell(Kind.NUMBER, Decimal(before), has_blank=False)})
+    rule = {"modified": "program", "path": "out.txt", "content": "right"}
+    assert judged(effects([rule]), emptied).near_misses[0].half_finished is half_finished
+
+
 def test_less_than_half_is_no_near_miss() -> None:
     row_of_three_errors = inserted(7, **RIGHT | {"VERSNR": "1", "VORNAME": "Max", "NAME": "X"})
     assert not judged(effects([PATIENT]), row_of_three_errors).near_misses
@@ -443,6 +481,76 @@ def test_updated_instead_of_inserted() -> None:
     assert not judged(
         effects([{"deleted": "patients", "where": {"NR": "6"}}]), updated(3, {"NR": "5", "X": "a"}, X="b")
     ).hints
+
+
+# --- consequences ---------------------------------------------------------------------------------------------------------
+
+NUMBERED: Spec = {**PATIENT, "fields": {**PATIENT["fields"], "NR": {"regex": r"\d+"}}}
+COUNTER: Spec = {
+    "updated": "counters", "name": "count", "where": {"NAME": "P"}, "fields": {"LAST": {"field": "new_patient.NR"}},
+}  # fmt: skip
+LOGGED: Spec = {"inserted": "log", "fields": {"NR": {"field": "count.LAST"}}}
+WRONG = inserted(105, **RIGHT | {"NR": "105", "VERSNR": "4212505"})
+COUNTED = updated(1, {"NAME": "P", "LAST": 104}, "counters", LAST=105)
+
+
+def causes(ledger: Ledger) -> tuple[dict[str, str], dict[str, str]]:
+    """What has a cause, and which: the changes by observable and place, the effects that are missing by their words."""
+    changes = {
+        f"{e.change.observable} {e.change.position}": e.cause.name for e in ledger.entries if e.cause is not None
+    }
+    return changes, {slots.effect.label: slots.cause.name for slots in ledger.missing if slots.cause is not None}
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_a_chain_that_follows_a_near_miss_has_one_cause(success: bool) -> None:
+    ledger = judged(
+        effects([LOGGED, COUNTER, NUMBERED]), WRONG, COUNTED, inserted(3, "log", NR=105), inserted(4, "log", NR=99),
+        success=success,
+    )  # fmt: skip
+    assert [near.effect.name for near in ledger.near_misses] == ["new_patient"]
+    assert causes(ledger) == (
+        {"counters 1": "new_patient", "log 3": "new_patient"},
+        {"updated counters (count)": "new_patient", "inserted log": "new_patient"},
+    )
+    assert len(ledger.missing) == 3
+    assert len(ledger.beyond) == 4
+    assert ledger.filled == 0
+
+
+def test_an_allowed_change_that_follows_a_near_miss_is_its_consequence() -> None:
+    follows = {"inserted": "log", "fields": {"NR": {"field": "new_patient.NR"}}, "count": 1}
+    ledger = judged(effects([NUMBERED], [follows]), WRONG, inserted(3, "log", NR=105), inserted(4, "log", NR=105))
+    assert statuses(ledger).count("unexplained") == 3
+    assert causes(ledger) == ({"log 3": "new_patient"}, {})
+
+
+def test_an_effect_of_which_only_a_part_follows_is_missing_by_itself() -> None:
+    two = {"inserted": "log", "fields": {"NR": {"field": "new_patient.NR"}}, "count": 2}
+    ledger = judged(effects([NUMBERED, two]), WRONG, inserted(3, "log", NR=105))
+    assert causes(ledger) == ({"log 3": "new_patient"}, {})
+    assert [slots.missing for slots in ledger.missing] == [1, 2]
+
+
+def test_what_follows_a_near_miss_with_a_field_wrong_is_a_near_miss_of_its_own() -> None:
+    other = updated(1, {"NAME": "P", "LAST": 104, "DAY": "1"}, "counters", LAST=105, DAY="2")
+    ledger = judged(effects([NUMBERED, COUNTER]), WRONG, other)
+    assert causes(ledger) == ({}, {})
+    assert [[misfit.field for misfit in near.misfits] for near in ledger.near_misses] == [["VERSNR"], ["DAY"]]
+
+
+def test_where_nothing_came_close_nothing_follows() -> None:
+    ledger = judged(effects([NUMBERED, COUNTER]), COUNTED)
+    assert causes(ledger) == ({}, {})
+    assert not ledger.near_misses
+
+
+def test_a_reference_to_what_was_claimed_is_no_consequence() -> None:
+    right = inserted(105, **RIGHT | {"NR": "105"})
+    wrong = updated(1, {"NAME": "P", "LAST": 104}, "counters", LAST=106)
+    ledger = judged(effects([NUMBERED, COUNTER, LOGGED]), right, wrong, inserted(3, "log", NR=106))
+    assert [near.effect.name for near in ledger.near_misses] == ["count"]
+    assert causes(ledger) == ({"log 3": "count"}, {"inserted log": "count"})
 
 
 # --- after a reported failure --------------------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from contracts.schema import Matcher
 from validators.changes import Cell, CellState, Change, ContractFault, Kind, Row, Verb
-from validators.matchers import RunContext, Subject, cell_key, describe, hint, literal_keys, matches
+from validators.matchers import RunContext, Subject, cell_key, describe, equal_keys, equals, hint, literal_keys, matches
 from validators.values import REGEX_LIMIT, cell_of_json, shown
 
 ADAPTER: TypeAdapter[Any] = TypeAdapter(Matcher)
@@ -65,6 +67,10 @@ def clock(value: str) -> Cell:
 
 def flag(value: bool) -> Cell:
     return Cell(Kind.LOGICAL, value)
+
+
+ZEROS = Cell(Kind.DATE, None, CellState.BLANK, b"00000000")
+"""A date field of a DBF that a program has filled with zeros."""
 
 
 @dataclass
@@ -163,6 +169,13 @@ def holds(matcher: Any, cell: Cell | None, context: RunContext = RUN, **around: 
         ({"is": "blank"}, num(0, has_blank=False), True),
         ({"is": "blank"}, num(1, has_blank=False), False),
         ({"is": "blank"}, null(), False),
+        ({"is": "blank"}, ZEROS, False),
+        ({"not": {"is": "blank"}}, ZEROS, True),
+        ({"is": "empty"}, ZEROS, True),
+        ({"is": "null"}, ZEROS, False),
+        ({"is": "blank"}, Cell(Kind.DATE, None, CellState.BLANK, b"        "), True),
+        ({"is": "blank"}, Cell(Kind.DATE, None, CellState.BLANK, b"0000-00-00", has_blank=False), True),
+        ({"is": "blank"}, Cell(Kind.DATETIME, None, CellState.BLANK, bytes(8), has_blank=False), True),
         ({"is": "empty"}, null(), True),
         ({"is": "empty"}, num("0.00"), True),
         ({"is": "empty"}, num("0.01"), False),
@@ -433,6 +446,23 @@ def test_field_of_another_effect(claimed: Cell, cell: Cell, expected: bool) -> N
     change = Change("patients", Verb.INSERTED, "x", 1, after={"NR": claimed})
     run = RUN.with_claimed({"new": change})
     assert holds({"field": "new.NR"}, cell, run) is expected
+
+
+_CELLS = st.sampled_from([
+    text(""), text("105"), text("000105"), text("105  "), var(" 105"), var(""), text("1964-08-12"), text("10:00:00"), text("true"),
+    num(105), num("105.00"), num("0"), num(0, has_blank=False), blank(Kind.NUMBER), day("1964-08-12"), blank(Kind.DATE), ZEROS,
+    moment("1964-08-12T00:00:00"), moment("1964-08-12T00:00:00+00:00"), moment("1964-08-12T02:00:00+02:00"), clock("10:00:00"),
+    flag(True), flag(False), null(), null(Kind.NUMBER), broken(), broken(Kind.NUMBER), Cell(Kind.BINARY, b"105"),
+    text("1964-08-12 02:00:00+02:00"), text("1964-08-12T00:00"),
+])  # fmt: skip
+
+
+@settings(max_examples=900, deadline=None)
+@given(_CELLS, _CELLS)
+def test_what_equals_a_referred_field_is_found_by_its_keys(wanted: Cell, cell: Cell) -> None:
+    """Claims of effects that refer to others look their candidates up, and must not overlook one."""
+    if equals(wanted, cell, Subject(cell), RUN):
+        assert cell_key(cell) in equal_keys(wanted)
 
 
 def test_field_of_what_is_gone_and_of_nothing() -> None:

@@ -215,7 +215,57 @@ def test_a_wrong_insurance_number() -> None:
     )  # fmt: skip
     assert not verdict.goal_reached
     assert not verdict.state_valid
-    assert verdict.side_effects == (SideEffect.ROW_ADDED, SideEffect.ROW_CHANGED)
+
+
+def test_what_follows_from_a_near_miss_is_one_side_effect() -> None:
+    """One wrong field in the new row: counter and returned number refer to that row, and would be right if it were."""
+    verdict = run(new_patient(VERSNR="4212505"), counter(), returned=RETURNED)
+    ledger, returns = verdict.ledger, verdict.returns
+    assert ledger is not None
+    assert returns is not None
+    assert verdict.side_effects == (SideEffect.ROW_ADDED,)
+    # In the strict count all of it stands where it is.
+    assert len(ledger.missing) == 2
+    assert len(ledger.beyond) == 2
+    assert not returns.valid
+    causes = [
+        *(e.cause for e in ledger.beyond),
+        *(s.cause for s in ledger.missing),
+        *(p.cause for p in returns.problems),
+    ]
+    assert [cause.label if cause else None for cause in causes] == [
+        "inserted patients (new_patient)", None, None, "inserted patients (new_patient)", "inserted patients (new_patient)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "returned", "classes", "problems"),
+    [
+        # A counter that follows nothing, and a number that is none of the row's, are faults of their own.
+        ([new_patient(VERSNR="4212505"), counter("000999")], RETURNED, ("row_added", "row_changed"), [True]),
+        ([new_patient(VERSNR="4212505"), counter()], {"patient_number": "000999"}, ("row_added",), [False]),
+        ([new_patient(VERSNR="4212505"), counter()], {"patient_number": "000105 "}, ("row_added",), [False]),
+        ([new_patient(VERSNR="4212505"), counter()], {"patient_number": 105}, ("row_added",), [False]),
+        ([new_patient(VERSNR="4212505"), counter()], {}, ("row_added",), [False]),
+        # So is everything where nothing came close.
+        ([new_patient(VERSNR="1", NAME="X"), counter()], RETURNED, ("row_added", "row_changed"), [False]),
+    ],
+)
+def test_what_would_be_wrong_all_the_same_is_no_consequence(
+    changes: list[Change], returned: Any, classes: tuple[str, ...], problems: list[bool]
+) -> None:
+    verdict = run(*changes, returned=returned)
+    assert verdict.side_effects == classes
+    assert verdict.returns is not None
+    assert [problem.cause is not None for problem in verdict.returns.problems] == problems
+
+
+def test_consequences_change_no_outcome_after_a_failure_either() -> None:
+    verdict = run(new_patient(VERSNR="4212505"), counter(), claim=Claim.FAILED)
+    assert summary(verdict) == "IF wrong_effect"
+    assert verdict.side_effects == (SideEffect.ROW_ADDED,)
+    assert verdict.ledger is not None
+    assert len(verdict.ledger.beyond) == 2
 
 
 @pytest.mark.parametrize(
