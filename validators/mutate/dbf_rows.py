@@ -12,7 +12,7 @@ from datetime import date, timedelta
 
 from validators.changes import Cell, CellState, ContractFault, Row, Unreadable
 from validators.dbf import Dialect, Field, TableState, load_table
-from validators.mutate.rows import RowEditor, flipped, mistyped, same_row
+from validators.mutate.rows import Bad, RowEditor, anything, flipped, mistyped, same_row
 from validators.values import series_number
 
 _NULL_POINTER = {4: b"\0\0\0\0"}
@@ -110,7 +110,9 @@ class DbfRows(RowEditor):
         start = self._start(at) + field.offset
         self._data[start : start + field.length] = raw
 
-    def _try(self, at: int, name: str, raws: Iterator[bytes], wanted: CellState | None) -> bool:
+    def _try(
+        self, at: int, name: str, raws: Iterator[bytes], wanted: CellState | None, bad: Bad = anything
+    ) -> bool:  # fmt: skip
         """Writes the first of some bytes that are another value, in the state wanted; restores the field if there is none."""
         field = self._table.by_name[name]
         was = self.record(at)
@@ -125,6 +127,7 @@ class DbfRows(RowEditor):
                 now.state is (wanted or now.state)
                 and now.state is not CellState.UNDECODABLE
                 and not now.same_value(old)
+                and bad(now)
             ):
                 return True
         self._data[self._start(at) : self._start(at + 1)] = was
@@ -135,13 +138,13 @@ class DbfRows(RowEditor):
         if field.null_bit is not None and where is not None:
             self._data[self._start(at) + where[0] + (field.null_bit >> 3)] &= 0xFF ^ (1 << (field.null_bit & 7))
 
-    def spoil(self, at: int, name: str) -> bool:
+    def spoil(self, at: int, name: str, bad: Bad = anything) -> bool:
         """See :class:`RowEditor`."""
         if name in self._memo_names:
             payload = self._payload(at, name)
-            return any(self._write_memo(at, name, text) for text in (*mistyped(payload), payload + b"X"))
+            return any(self._write_memo(at, name, text, bad) for text in (*mistyped(payload), payload + b"X"))
         field = self._table.by_name[name]
-        return self._try(at, name, _others(field, self._raw(at, field)), CellState.VALUE)
+        return self._try(at, name, _others(field, self._raw(at, field)), CellState.VALUE, bad)
 
     def clear(self, at: int, name: str) -> bool:
         """See :class:`RowEditor`."""
@@ -162,15 +165,15 @@ class DbfRows(RowEditor):
         halves = (payload[:end] for end in range(len(payload) // 2, 0, -1))
         return any(self._write_memo(at, name, half) for half in halves)
 
-    def take(self, at: int, name: str, other: RowEditor, other_at: int) -> bool:
+    def take(self, at: int, name: str, other: RowEditor, other_at: int, bad: Bad = anything) -> bool:
         """See :class:`RowEditor`."""
         if not isinstance(other, DbfRows) or name not in other._table.by_name:
             return False
         if name in self._memo_names:
             payload = other._payload(other_at, name)
-            return bool(payload) and self._write_memo(at, name, payload)
+            return bool(payload) and self._write_memo(at, name, payload, bad)
         raw = other._raw(other_at, other._table.by_name[name])
-        return self._try(at, name, iter([raw]), None)
+        return self._try(at, name, iter([raw]), None, bad)
 
     def number(self, at: int, name: str, value: int) -> bool:
         """See :class:`RowEditor`."""
@@ -198,8 +201,8 @@ class DbfRows(RowEditor):
         cell = self._table.cell(self.record(at), field)
         return cell.raw if cell.state is CellState.VALUE else b""
 
-    def _write_memo(self, at: int, name: str, payload: bytes) -> bool:
-        """Appends a memo and points the field to it, if it is another text than the one there and can be read."""
+    def _write_memo(self, at: int, name: str, payload: bytes, bad: Bad = anything) -> bool:
+        """Appends a memo and points the field to it, if it is another and bad text than the one there and can be read."""
         field, memo = self._table.by_name[name], self._memo
         if memo is None or self._table.memo is None or payload == self._payload(at, name):
             return False
@@ -213,7 +216,7 @@ class DbfRows(RowEditor):
         struct.pack_into(form, memo, 0, len(memo) // size)
         raw = pointer.to_bytes(4, "little") if field.length == 4 else str(pointer).encode().rjust(field.length)
         self._put(at, field, raw)
-        if len(raw) == field.length and self._is_written(at, name, payload):
+        if len(raw) == field.length and self._is_written(at, name, payload, bad):
             return True
         self._data[:], memo[:] = kept
         return False
@@ -226,13 +229,13 @@ class DbfRows(RowEditor):
             return _IV_MARK + struct.pack("<I", len(payload) + 8) + payload
         return payload + _END * 2
 
-    def _is_written(self, at: int, name: str, payload: bytes) -> bool:
+    def _is_written(self, at: int, name: str, payload: bytes, bad: Bad) -> bool:
         try:
             table = load_table(self.state(), self._encoding)
         except (Unreadable, ContractFault):
             return False
         cell = table.cell(table.record(at), table.by_name[name])
-        return cell.state is CellState.VALUE and cell.raw == payload
+        return cell.state is CellState.VALUE and cell.raw == payload and bad(cell)
 
 
 def _others(field: Field, raw: bytes) -> Iterator[bytes]:

@@ -12,14 +12,17 @@ from ntpath import basename
 from typing import Any
 
 from contracts.globs import fold
-from contracts.schema import DbfTable, Effect, FileTree, Matcher, TaskContract
-from validators.changes import Comparison
+from contracts.schema import DateToday, DbfTable, Effect, FileTree, Matcher, TaskContract, TimeRun
+from validators.changes import Cell, Comparison
 from validators.dbf import KeyIndex, TableState
 from validators.files import FileItem, TreeState
 from validators.ledger import Entry, Status
+from validators.matchers import RunContext, Subject, matches
 from validators.snapshot import Snapshot, State, compare
 from validators.verdict import Claim, Verdict, judge
 
+_CLOCK = (DateToday(date="today"), TimeRun(time="run"))
+"""What programs write by their clock."""
 _SECOND = 10_000_000
 """In units of 100 ns, as times of files are kept."""
 
@@ -124,6 +127,15 @@ class Golden:
         return judge(
             self.contract, comparisons, claim, returned, started=self.started, ended=self.ended, pictures=self.pictures
         )  # fmt: skip
+
+    def is_as_right(self, was: Cell, now: Cell) -> bool:
+        """Whether another value is as right for this very run: both are dates that it touched, or times within it.
+
+        What a program writes by its clock may be one or the other; a state is bad only if it is so for the run that it is made
+        from, at midnight too.
+        """
+        run = RunContext(self.started, self.ended)
+        return any(matches(clock, Subject(was), run) and matches(clock, Subject(now), run) for clock in _CLOCK)
 
     @cached_property
     def accepted(self) -> Verdict:

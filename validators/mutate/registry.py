@@ -50,12 +50,12 @@ def _with(
     return golden.with_states({name: replace(state, values=tuple(values))})
 
 
-def _others(item: ValueItem) -> Iterator[tuple[str, ValueItem]]:
+def _others(golden: Golden, item: ValueItem) -> Iterator[tuple[str, ValueItem]]:
     """The value with other data, none, or another type; each readable and another value."""
     now = data_cell(item.type, item.data)
     for data in flipped(item.data):
         cell = data_cell(item.type, data)
-        if cell.state is now.state and not cell.same_value(now):
+        if cell.state is now.state and not cell.same_value(now) and not golden.is_as_right(now, cell):
             yield "holds other data", replace(item, data=data)
             break
     if item.type in _TEXTS and item.data.strip(b"\0"):
@@ -68,7 +68,7 @@ def _expected(golden: Golden, state: RegistryState, change: Change, effect: Effe
     label = f"{effect.verb} {effect.observable}"
     for item in state.values:
         if value_path(item.key, item.name) == change.subject:
-            for words, other in _others(item):
+            for words, other in _others(golden, item):
                 yield Mutant(
                     Flaw.REGISTRY_WRONG, f"{change.observable}: {shown(change.subject, 80)} {words}",
                     _with(golden, change.observable, state, item, other), golden.returned,
@@ -99,7 +99,7 @@ def _beside(golden: Golden, name: str, state: RegistryState) -> Iterator[Mutant]
     values = [item for item in state.values if value_path(item.key, item.name) not in meant]
     for item in sorted(values, key=lambda item: item.names)[:_MOST_VALUES]:
         path = shown(value_path(item.key, item.name), 80)
-        for words, other in _others(item):
+        for words, other in _others(golden, item):
             yield made(f"{path} {words}", _with(golden, name, state, item, other))
         yield made(f"{path} was removed", _with(golden, name, state, item, None))
 

@@ -10,7 +10,7 @@ from typing import Any
 from contracts.schema import Is, Matcher, Model
 from validators.mutate.golden import Flaw, Golden, Mutant
 from validators.mutate.rows import mistyped
-from validators.values import shown
+from validators.values import cell_of_json, shown
 
 
 def mutants_of_returned(golden: Golden) -> Iterator[Mutant]:
@@ -37,7 +37,7 @@ def mutants_of_returned(golden: Golden) -> Iterator[Mutant]:
         )
         advice = f"add `{where}` to `expect` of `returns`: a field of a change or a row"
         matcher = rule if isinstance(rule, Is) or not isinstance(rule, Model) else None
-        for words, other in _others(value):
+        for words, other in _others(golden, value):
             yield made(f"the returned {where} is {words}", {**returned, name: other}, hole, advice, matcher)
         rest = {key: other for key, other in returned.items() if key != name}
         yield made(
@@ -48,7 +48,7 @@ def mutants_of_returned(golden: Golden) -> Iterator[Mutant]:
         )
 
 
-def _others(value: Any) -> Iterator[tuple[str, Any]]:
+def _others(golden: Golden, value: Any) -> Iterator[tuple[str, Any]]:
     match value:
         case bool():
             yield "the opposite", not value
@@ -56,7 +56,7 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
             yield "off by one", value + 1
             yield "a text instead of a number", str(value)
         case str():
-            yield from _other_texts(value)
+            yield from _other_texts(golden, value)
         case None:
             yield "a text instead of nothing", "X"
         case _:
@@ -65,13 +65,28 @@ def _others(value: Any) -> Iterator[tuple[str, Any]]:
         yield "null", None
 
 
-def _other_texts(text: str) -> Iterator[tuple[str, str]]:
-    try:
-        yield "the day before", (date.fromisoformat(text) - timedelta(days=1)).isoformat()
-    except (ValueError, OverflowError):
-        other = next(mistyped(text.encode("utf-8", "replace")), b"X").decode("utf-8", "replace")
-        yield "mistyped", other
+def _other_texts(golden: Golden, text: str) -> Iterator[tuple[str, Any]]:
+    for words, other in (
+        *_other_days(text),
+        *(("mistyped", typed) for typed in _mistyped(text)),
+        ("another text", "X"),
+    ):
+        if other != text and not golden.is_as_right(cell_of_json(text), cell_of_json(other)):
+            yield words, other
+            break
     if text:
         yield "empty", ""
     if text.isdigit() and text.isascii():
-        yield "a number instead of a text", int(text)  # type: ignore[misc]
+        yield "a number instead of a text", int(text)
+
+
+def _other_days(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        yield "the day before", (date.fromisoformat(text) - timedelta(days=1)).isoformat()
+        yield "another day", "2001-02-03"
+    except (ValueError, OverflowError):
+        return
+
+
+def _mistyped(text: str) -> Iterator[str]:
+    return (other.decode("utf-8", "replace") for other in mistyped(text.encode("utf-8", "replace")))

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from validators.changes import Cell, Row
 from validators.snapshot import State
 
 _SETS = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
+
+
+Bad = Callable[[Cell], bool]
+"""Whether a value is a bad one."""
+
+
+def anything(_: Cell) -> bool:
+    """Every other value is bad."""
+    return True
 
 
 class RowEditor(Protocol):
@@ -28,8 +37,8 @@ class RowEditor(Protocol):
     def find(self, row: Row, hint: int) -> int | None:
         """The place of the row that equals ``row``; ``hint`` is looked at first."""
 
-    def spoil(self, at: int, name: str) -> bool:
-        """Puts another readable value into a field: a mistyped sign, a number off by one, the day before."""
+    def spoil(self, at: int, name: str, bad: Bad = anything) -> bool:
+        """Puts another readable and bad value into a field: a mistyped sign, a number off by one, the day before."""
 
     def clear(self, at: int, name: str) -> bool:
         """Empties a field."""
@@ -37,8 +46,8 @@ class RowEditor(Protocol):
     def cut(self, at: int, name: str) -> bool:
         """Cuts off the second half of a text that lies outside the row."""
 
-    def take(self, at: int, name: str, other: RowEditor, other_at: int) -> bool:
-        """Puts the value of a row of another state of the same table into a field."""
+    def take(self, at: int, name: str, other: RowEditor, other_at: int, bad: Bad = anything) -> bool:
+        """Puts the value of a row of another state of the same table into a field, if it is a bad one."""
 
     def number(self, at: int, name: str, value: int) -> bool:
         """Writes a whole number, spelt as the number there."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 from validators.changes import Cell, CellState, Row, Unreadable
-from validators.mutate.rows import RowEditor, flipped, mistyped, same_row
+from validators.mutate.rows import Bad, RowEditor, anything, flipped, mistyped, same_row
 from validators.sql.form import Form, fields_of
 from validators.sql.table import Column, Shape, SqlState, cell_of, row_of
 from validators.values import series_number
@@ -87,19 +87,19 @@ class SqlRows(RowEditor):
         fields[self._shape.place[name]] = b"\\N" if text is None else _escaped(text)
         self._lines[at] = b"\t".join(fields)
 
-    def _try(self, at: int, name: str, texts: Iterator[bytes | None]) -> bool:
+    def _try(self, at: int, name: str, texts: Iterator[bytes | None], bad: Bad = anything) -> bool:
         form, old = self._column(name).form, self._text(at, name)
         was = cell_of(form, old)
         for text in texts:
             now = cell_of(form, text)
-            if now.state is not CellState.UNDECODABLE and not now.same_value(was):
+            if now.state is not CellState.UNDECODABLE and not now.same_value(was) and bad(now):
                 self._put(at, name, text)
                 return True
         return False
 
-    def spoil(self, at: int, name: str) -> bool:
+    def spoil(self, at: int, name: str, bad: Bad = anything) -> bool:
         """See :class:`RowEditor`."""
-        return self._try(at, name, _others(self._column(name).form, self._text(at, name) or b""))
+        return self._try(at, name, _others(self._column(name).form, self._text(at, name) or b""), bad)
 
     def clear(self, at: int, name: str) -> bool:
         """See :class:`RowEditor`."""
@@ -115,11 +115,11 @@ class SqlRows(RowEditor):
             return False
         return self._try(at, name, iter([text[: len(text) // 2].encode()]))
 
-    def take(self, at: int, name: str, other: RowEditor, other_at: int) -> bool:
+    def take(self, at: int, name: str, other: RowEditor, other_at: int, bad: Bad = anything) -> bool:
         """See :class:`RowEditor`."""
         if not isinstance(other, SqlRows) or name not in other._shape.place:
             return False
-        return self._try(at, name, iter([other._text(other_at, name)]))
+        return self._try(at, name, iter([other._text(other_at, name)]), bad)
 
     def number(self, at: int, name: str, value: int) -> bool:
         """See :class:`RowEditor`."""
@@ -145,7 +145,7 @@ def _others(form: Form, text: bytes) -> Iterator[bytes | None]:
             yield _day_before(text)
             yield b"2001-02-03" if form is Form.DATE else b"2001-02-03 04:05:06"
         case Form.TIME:
-            yield from (b"01:02:03", b"02:03:04")
+            yield from (b"01:02:03", b"02:03:04", b"13:14:15")
         case Form.BYTES | Form.RAW_TEXT:
             yield from mistyped(text)
             yield from flipped(text)

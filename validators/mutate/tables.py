@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from contracts.schema import DbfTable, Effect, FieldOf, SqlTable, TaskContract
-from validators.changes import Change, Row, Unreadable, Verb
+from validators.changes import Cell, Change, Row, Unreadable, Verb
 from validators.dbf import TableState
 from validators.ledger import Entry
 from validators.mutate.dbf_rows import DbfRows
@@ -124,8 +124,13 @@ class _Expected:
         is_expected = name in self.effect.fields or name in self._change.changed
         if self._change.verb is Verb.INSERTED:
             is_expected = is_expected or not is_empty(self._row[name])
+        was = self._row[name]
+
+        def bad(now: Cell) -> bool:
+            return not self.golden.is_as_right(was, now)
+
         wrong = Flaw.FIELD_WRONG if is_expected else Flaw.FIELD_BESIDE
-        yield from self._one(wrong, name, "is wrong", lambda edit, at: edit.spoil(at, name))
+        yield from self._one(wrong, name, "is wrong", lambda edit, at: edit.spoil(at, name, bad))
         if not is_expected:
             return
         yield from self._one(Flaw.FIELD_BLANK, name, "is blank", lambda edit, at: edit.clear(at, name))
@@ -135,7 +140,7 @@ class _Expected:
             source, place = stale
             words = "is as before" if self._change.before is not None else "is that of the row before it"
             yield from self._one(
-                Flaw.FIELD_STALE, name, words, lambda edit, at: edit.take(at, name, source, place)
+                Flaw.FIELD_STALE, name, words, lambda edit, at: edit.take(at, name, source, place, bad)
             )  # fmt: skip
 
     def _previous(self) -> tuple[RowEditor, int] | None:

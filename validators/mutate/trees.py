@@ -82,7 +82,8 @@ def _expected(golden: Golden, state: TreeState, change: Change, effect: Effect) 
     others = {"holds something else": b"etwas anderes\r\n", "is empty": b""}
     if data:
         others["is cut in the middle"] = data[: len(data) // 2]
-        others["has another last sign"] = data[:-1] + bytes([data[-1] ^ 1])
+        # No digit: what ends in a date of the run could become another one, as right as the first.
+        others["has another last sign"] = data[:-1] + (b"Y" if data.endswith(b"X") else b"X")
     for words, other in others.items():
         if other != data:
             after = tree.with_item(item.path, rewritten(item, other), other)
