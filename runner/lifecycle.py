@@ -31,14 +31,14 @@ from prompts.render import (
 from prompts.response import example_of
 from runner.agents.base import AgentTask
 from runner.agents.supervision import Supervised, supervise
-from runner.blind_spots import audit, audit_of_machine
+from runner.blind_spots.audit import audit, audit_of_machine, begin
 from runner.calibrate import check_noise, noise_folders
 from runner.display.errors import DisplayError
 from runner.display.recorder import FlightRecorder
 from runner.draft import Draft, last_input, new_run_id, record_of
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
-from runner.machines.base import DiskReadable, Machine, MachineError, MachineProvider, SetupError, Tag
+from runner.machines.base import Machine, MachineError, MachineProvider, SetupError, Tag
 from runner.machines.images import ImageError, find_image
 from runner.plan import RunPlan
 from runner.record import RunRecord, SnapshotRef, Stillness, Worked
@@ -218,6 +218,8 @@ def _judged(
             draft.before = campaign.keep_snapshot(before, settled=still.quiet, how=taken.source.how)
             indexes = learnt.indexes_of(contract, before, draft.before)
             _check_initial_state(contract, before, indexes, _guest_now(machine))
+            if draft.plan.audit:
+                begin(machine)
         go_on()
         started = _guest_now(machine)
         with draft.phase("agent", progress):
@@ -246,7 +248,7 @@ def _judged(
             draft.after = campaign.keep_snapshot(after, settled=still.quiet, how=taken.source.how)
             if taken.source.disk is not None and draft.plan.audit:
                 draft.blind_spots = audit(taken.source.disk, contract.observe)
-        if draft.blind_spots is None and draft.plan.audit and isinstance(machine, DiskReadable):
+        if draft.blind_spots is None and draft.plan.audit:
             with draft.phase("audit", progress):
                 draft.blind_spots = audit_of_machine(machine, contract.observe)
     finally:

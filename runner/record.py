@@ -293,6 +293,34 @@ class DiskFile(Part):
     stream: str | None = None
 
 
+class RegistryGroup(Part):
+    """Changed keys of the registry that lie together and that no observable looks at."""
+
+    key: str
+    """Where they lie: the first names of their paths."""
+    keys: int
+    created: int = 0
+    modified: int = 0
+    deleted: int = 0
+    volatile: str = ""
+    """Why such keys change by themselves, in words; empty: they do not, as far as is known."""
+    examples: list[str] = Field(default_factory=list)
+    """Some of them, in words."""
+
+
+class RegistrySpots(Part):
+    """What else changed in the machine's registry."""
+
+    unreadable: str | None = None
+    """Why it could not be compared."""
+    observed: int = 0
+    """Changed keys that the contract observes."""
+    groups: list[RegistryGroup] = Field(default_factory=list)
+    """Those that no observable looks at; what changes by itself comes last."""
+    left_out: int = 0
+    """Further such keys, in groups that are not listed."""
+
+
 class BlindSpots(Part):
     """What else changed on the machine's drives: the answer to what the contract's observables cannot see."""
 
@@ -312,6 +340,12 @@ class BlindSpots(Part):
     """Changed files that no observable looks at."""
     left_out: int = 0
     """Further such files that are not listed."""
+    compared_with: str = "the checkpoint"
+    """The state since which changes count, in words."""
+    unseen: list[str] = Field(default_factory=list)
+    """What could not be compared because it lies elsewhere, in words."""
+    registry: RegistrySpots | None = None
+    """``None`` where nobody looked at it, and in records of versions that did not."""
 
 
 class Intended(Part):

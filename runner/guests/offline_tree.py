@@ -30,7 +30,7 @@ _STORAGE = frozenset({0x8000_0013, 0x8000_0007, 0x8000_0017, *(0x9000_001A | n <
 """Reparse points that are a file's way of being stored, not links: deduplicated, single-instance, compressed, cloud files."""
 _RECALLED = 0x0044_1000
 """Attributes of files that are not on the disk: offline, and the two that recall."""
-_SWITCHES = {"--hash", "--streams", "--exact", "--listing"}
+_SWITCHES = {"--hash", "--streams", "--exact", "--listing", "--flat"}
 _NUMBERS = {
     "--max-entries": (200_000, 5_000_000),
     "--max-depth": (64, 256),
@@ -316,7 +316,7 @@ class _Walk:
                 self.answer.fault(shown, "stat", error, self.root)
                 continue
             self.answer.add(found)
-            if found.kind == "dir":
+            if found.kind == "dir" and "--flat" not in self.answer.options.switches:
                 if child.number in above:
                     raise Unreadable(f"{shown} leads back to a folder above it: the volume is damaged")
                 self.folder(child, below, depth + 1, above | {child.number})

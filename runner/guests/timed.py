@@ -59,6 +59,8 @@ class TimedGuest:
     def __init__(self, guest: Guest, deadline: Deadline) -> None:
         self._guest = guest
         self._deadline = deadline
+        self.layers = getattr(guest, "layers", None)
+        """What the guest's drive is made of, where it can tell (:mod:`runner.layered_trees`)."""
 
     def probe(self, *argv: str, timeout: float = 30.0) -> ProbeResult:
         """See :meth:`Guest.probe`."""

@@ -16,12 +16,22 @@ from runner.guests.base import Completed, GuestNotFound, Unreadable
 from runner.guests.by_probe import read_by_probe
 from runner.guests.probe import AnswerSplitter, ProbeResult, encode_request, parse
 from runner.machines.sandbox import Sandbox
+from runner.machines.upper_layer import Layers
 
 
 class WineGuest:
     """A guest (see :class:`runner.guests.base.Guest`) inside a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, *, loader: str, probe: str) -> None:
+    def __init__(self, sandbox: Sandbox, *, loader: str, probe: str, layers: Layers | None = None) -> None:
+        """Takes the sandbox.
+
+        Args:
+            sandbox: Where the machine runs.
+            loader: Wine's loader in it.
+            probe: The probe's Windows path.
+            layers: What the drive is made of, where it is an overlay: it tells what changed without the machine being asked.
+        """
+        self.layers = layers
         self._sandbox = sandbox
         self._loader = loader
         self._probe_path = probe

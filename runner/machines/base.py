@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contracts.schema import SetupStep, StartProgram
+    from runner.changed_keys import KeyChange
     from runner.display.rfb import DisplayAddress
     from runner.guests.base import Guest
     from runner.machines.images import Image
@@ -130,6 +131,10 @@ class DiskState:
             :class:`~runner.guests.base.Unreadable` where the disk cannot be understood.
         drives: The letters of the drives that can be read.
         left_out: Disks of the machine that cannot, because nobody says which drive they hold.
+        registry: Gives every key of the registry that differs; raises :class:`~runner.guests.base.Unreadable` where it cannot be
+            told. It is asked last, for it may end the machine. ``None``: nobody can tell.
+        unseen: Names what lies outside of what can be compared, in words.
+        compared_with: The state since which changes count, in words.
     """
 
     guest: Guest
@@ -137,6 +142,24 @@ class DiskState:
     changed: Callable[[], tuple[DiskChange, ...]]
     drives: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    registry: Callable[[], tuple[KeyChange, ...]] | None = None
+    unseen: Callable[[], tuple[str, ...]] = tuple
+    compared_with: str = "the checkpoint"
+
+
+@runtime_checkable
+class DiskAudited(Protocol):
+    """A machine that tells what changed on its whole disk since a moment, although its state is not read from there."""
+
+    def mark_disk(self) -> None:
+        """Makes this moment the one since which changes count: the agent is about to begin.
+
+        Raises:
+            Unreadable: The disk cannot be looked at.
+        """
+
+    def disk_since_mark(self) -> AbstractContextManager[DiskState]:
+        """What changed since; the machine is of no other use afterwards."""
 
 
 @runtime_checkable

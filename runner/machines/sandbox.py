@@ -46,11 +46,16 @@ class Overlay:
     mount_point: Path
 
     def options(self) -> str:
-        """The mount options; characters that the kernel would take for separators are escaped."""
+        """The mount options; characters that the kernel would take for separators are escaped.
+
+        What the host's kernel may switch on by itself is switched off: every machine behaves the same, and what has no entry in the upper
+        layer is what the lower ones hold (see :mod:`runner.machines.upper_layer`).
+        """
         quoted = [str(p).replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,") for p in self.lower]
         upper, work = (str(p).replace("\\", "\\\\").replace(",", "\\,") for p in (self.upper, self.work))
         extra = "" if os.geteuid() == 0 else ",userxattr"
-        return f"lowerdir={':'.join(quoted)},upperdir={upper},workdir={work}{extra}"
+        plain = "index=off,metacopy=off,redirect_dir=nofollow"
+        return f"lowerdir={':'.join(quoted)},upperdir={upper},workdir={work},{plain}{extra}"
 
 
 def _namespaces() -> list[str]:

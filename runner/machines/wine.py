@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +23,13 @@ from contracts.schema import SetupStep, StartProgram
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
 from runner.machines import folders, sealing, wine_base
-from runner.machines.base import Freshness, Leftover, MachineError, Tag, home, is_locked, lock
+from runner.machines.base import DiskState, Freshness, Leftover, MachineError, Tag, home, is_locked, lock
 from runner.machines.folders import MachineFolder
 from runner.machines.images import Image
 from runner.machines.readiness import prove, start_programs
 from runner.machines.sandbox import Overlay, Sandbox, overlay_works
 from runner.machines.setup import SetUp
+from runner.machines.wine_disk import WineDisk, layers_of
 from runner.machines.xserver import XServer
 
 if TYPE_CHECKING:
@@ -154,6 +156,7 @@ class WineMachine:
         self._sandbox: Sandbox | None = None
         self._screen: XServer | None = None
         self._guest: WineGuest | None = None
+        self._disk: WineDisk | None = None
         self._freshness: Freshness | None = None
 
     @property
@@ -177,8 +180,11 @@ class WineMachine:
             raise MachineError("the machine is not running")
         return self._freshness
 
+    def _lower(self) -> tuple[Path, ...]:
+        return (*(layer for layer, _ in reversed(self._checkpoint.layers)), self._checkpoint.prefix)
+
     def _drive(self) -> Overlay | Path:
-        layers = (*(layer for layer, _ in reversed(self._checkpoint.layers)), self._checkpoint.prefix)
+        layers = self._lower()
         if _overlays():
             paths = [self.folder / name for name in ("upper", "work", "drive")]
             for path in paths:
@@ -210,7 +216,9 @@ class WineMachine:
             hostname="PRAXIS",
             log=self.folder / "sandbox.log",
         )
-        self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE)
+        layers = layers_of(drive)
+        self._guest = WineGuest(self._sandbox, loader=str(wine_base.WINE), probe=wine_base.PROBE, layers=layers)
+        self._disk = WineDisk(drive, self._lower()[0], self._sandbox, self._guest)
         # Wine comes after screen and keyboard: services of its own open windows, and a desktop that finds no screen yet, or one with
         # another keymap, stays as it is.
         self._screen.wait()
@@ -253,6 +261,16 @@ class WineMachine:
             self._sandbox.run([str(wine_base.WINESERVER), "-w"], timeout=60)
         except (TimeoutError, Unreadable, GuestLost) as error:
             raise MachineError(f"the machine could not be shut down: {error}") from None
+
+    def mark_disk(self) -> None:
+        """See :meth:`DiskAudited.mark_disk`."""
+        assert self._disk is not None
+        self._disk.mark()
+
+    def disk_since_mark(self) -> AbstractContextManager[DiskState]:
+        """See :meth:`DiskAudited.disk_since_mark`."""
+        assert self._disk is not None
+        return self._disk.since_mark()
 
     def discard(self) -> None:
         """See :meth:`Machine.discard`."""

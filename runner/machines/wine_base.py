@@ -20,7 +20,7 @@ from runner.machines.recipes import built
 from runner.machines.sandbox import Sandbox
 from runner.machines.sealing import Seal, sealed
 
-RECIPE = 1
+RECIPE = 2
 """Raised whenever this module builds bases differently."""
 WINE = Path("/usr/lib/wine/wine64")
 WINESERVER = Path("/usr/lib/wine/wineserver64")
@@ -113,6 +113,17 @@ def _wine(sandbox: Sandbox, *argv: str, timeout: float = 180.0) -> None:
         )
 
 
+def _own_folders(users: Path) -> None:
+    """Makes folders of the links by which Wine leads a user's documents and desktop out of the drive.
+
+    What a program saves there would be lost to every observable and to the audit of the whole drive.
+    """
+    for link in users.glob("*/*"):
+        if link.is_symlink():
+            link.unlink()
+            link.mkdir()
+
+
 def build(image: Image, key: str, *, say: Callable[[str], None]) -> tuple[Path, Seal]:
     """The image's base, built if it is not there yet: its drive's folder and its seal.
 
@@ -171,6 +182,7 @@ def fill_prefix(prefix: Path, image: Image) -> None:
     for drive in (prefix / "dosdevices").iterdir():
         if drive.name.lower() != "c:":
             drive.unlink()
+    _own_folders(prefix / "drive_c" / "users")
     tools = prefix / "drive_c" / "legacyproof"
     tools.mkdir()
     shutil.copy2(probe, tools)

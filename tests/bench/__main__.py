@@ -111,13 +111,12 @@ def tree(quick: bool) -> Iterator[Row]:
     found = tree_snapshot.measure(tree_snapshot.FILES // 10 if quick else tree_snapshot.FILES)
     yield Row(
         f"file tree: snapshot of {found['files']:,} files, {found['changed']} changed", found["times_faster"], "×",
-        f"reading and hashing every file ({found['hashing_seconds']:.1f} s)", "≥ 10 × faster", found["times_faster"] >= 10,
+        f"reading and hashing every file ({found['hashing_seconds']:.1f} s)", "≥ 100 × faster", found["times_faster"] >= 100,
     )  # fmt: skip
     yield Row(
-        "  against hashing by the probe inside the machine", found["times_faster_than_probe"], "×",
-        f"the probe's own hashing ({found['hashing_by_the_probe_seconds']:.1f} s)", "", None,
+        "  without layers to ask, by listing it", found["times_faster_by_listing"], "×", "the same", "≥ 10 × faster",
+        found["times_faster_by_listing"] >= 10,
     )  # fmt: skip
-    yield Row("  of it the sampled check", found["sampled"], "files", "", "", None)
 
 
 def sql(quick: bool) -> Iterator[Row]:

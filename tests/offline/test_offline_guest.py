@@ -12,7 +12,7 @@ import pytest
 
 from contracts.schema import DbfTable, FileTree, RegistryKey
 from contracts.schema import Windows as WindowsSpec
-from runner import capture
+from runner import capture, capture_trees
 from runner.guests.base import Guest, GuestNotFound, Unreadable
 from runner.guests.offline import OfflineGuest
 from runner.guests.probe import ProbeError
@@ -250,7 +250,7 @@ def test_damage_is_a_fault_and_makes_the_tree_unreadable() -> None:
         ("C:\\torn", 1392), ("C:\\gone", 1392), ("C:\\..\\evil", 1392),
     ]  # fmt: skip
     with pytest.raises(Unreadable, match="torn"):
-        capture.read_tree(guest, FileTree(files="C:\\"), None)
+        capture_trees.read_tree(guest, FileTree(files="C:\\"), None)
 
 
 def test_a_folder_that_lies_in_itself_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from contracts.schema import FileTree
-from runner import capture
+from runner import capture_trees
 from runner.guests.base import Guest
 from runner.guests.offline import OfflineGuest
 from runner.guests.probe import ProbeResult
@@ -56,9 +56,9 @@ def test_the_disk_shows_what_the_probe_shows(machine: Machine, tmp_path: Path) -
         batch = "attrib +h hidden.txt&attrib +s system.txt&attrib +h both.txt&attrib +s both.txt&attrib +r readonly.txt"
         assert machine.wine("cmd", "/c", f"n:&cd \\tree&{batch}").returncode == 0
         os.utime(top / "empty", ns=(10**18, 10**18 + 123_456_700))
-        live = capture.read_tree(cast(Guest, Live(machine, drive)), TREE, None)
+        live = capture_trees.read_tree(cast(Guest, Live(machine, drive)), TREE, None)
     with open_disk(image, "raw") as disk:
-        offline = capture.read_tree(OfflineGuest({"N": Volume(disk, by_wine=True)}), TREE, None)
+        offline = capture_trees.read_tree(OfflineGuest({"N": Volume(disk, by_wine=True)}), TREE, None)
     assert {item.path: item for item in comparable(live)} == {item.path: item for item in comparable(offline)}
     attributes = {item.path: item.attributes for item in offline.items}
     assert (attributes["hidden.txt"], attributes["both.txt"], attributes["readonly.txt"]) == (0x22, 0x26, 0x21)

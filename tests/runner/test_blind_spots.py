@@ -9,7 +9,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from contracts.schema import Observable
-from runner.blind_spots import MAX_LISTED, audit_of_machine, sort_changes
+from runner.blind_spots.audit import audit_of_machine
+from runner.blind_spots.files import MAX_LISTED, sort_changes
 from runner.guests.base import GuestLost, Unreadable
 from runner.machines.base import DiskState, MachineError, Stop
 from runner.offline.changes import DiskChange
@@ -128,8 +129,14 @@ class Machine:
     disk_before = disk_after
 
 
+def audited(machine: Machine) -> BlindSpots:
+    found = audit_of_machine(machine, OBSERVE)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
 def test_a_machine_is_audited() -> None:
-    found = audit_of_machine(Machine((modified(r"C:\x"),)), OBSERVE)  # type: ignore[arg-type]
+    found = audited(Machine((modified(r"C:\x"),)))
     assert ([file.path for file in found.files], found.how, found.unreadable) == ([r"C:\x"], "frozen", None)
     assert (found.drives, found.left_out_disks) == (["C"], ["vda"])
 
@@ -137,6 +144,6 @@ def test_a_machine_is_audited() -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("error", [Unreadable("bad magic"), MachineError("gone"), GuestLost("gone"), OSError("full")])
 def test_a_disk_that_cannot_be_looked_at_is_told_and_never_raised(error: Exception, late: bool) -> None:
-    found = audit_of_machine(Machine(error, late=late), OBSERVE)  # type: ignore[arg-type]
+    found = audited(Machine(error, late=late))
     assert found.unreadable == str(error)
     assert not found.files

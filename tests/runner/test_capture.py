@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from contracts.schema import DbfTable, FileTree, Observable, TaskContract, Windows, WindowScope
-from runner import capture
+from runner import capture, capture_trees
 from runner.guests.base import Guest, GuestLost
 from runner.guests.probe import FaultEntry
 from tests.contracts.helpers import EXAMPLE
@@ -176,7 +176,7 @@ def test_the_memo_file_is_chosen_by_the_version_byte(version: bytes, files: tupl
 
 def test_a_tree_is_listed_and_hashed(guest: FakeGuest) -> None:
     guest.node(r"C:\D\APP.LOG").streams = ((":zone:$DATA", 26),)
-    state = capture.read_tree(guest, TREE, None)
+    state = capture_trees.read_tree(guest, TREE, None)
     assert state.exists
     found = {item.path: (item.kind, item.size, item.sha256, item.streams) for item in state.items}
     assert found == {
@@ -204,7 +204,7 @@ def test_the_runners_own_files_are_not_listed_but_what_others_put_beside_them_is
 
 
 def test_an_absent_tree_is_positively_absent() -> None:
-    assert capture.read_tree(FakeGuest(), TREE, None) == TreeState(exists=False)
+    assert capture_trees.read_tree(FakeGuest(), TREE, None) == TreeState(exists=False)
 
 
 def test_a_root_of_which_nothing_is_known_is_unreadable(guest: FakeGuest) -> None:
@@ -329,7 +329,7 @@ def test_a_small_tree_is_hashed_whole_so_that_a_time_put_back_is_seen(guest: Fak
 
 
 def test_of_a_large_tree_only_what_differs_is_read(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "HASH_ALL", 4)
+    monkeypatch.setattr(capture_trees, "HASH_ALL", 4)
     before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     assert sum(guest.reads.values()) == 3
     guest.reads.clear()
@@ -345,14 +345,14 @@ def test_the_size_of_a_tree_decides_not_the_number_of_files(guest: FakeGuest, mo
     total = len(DBF) + len(b"one") + len(b"started")
     before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     for limit, expected in ((total, 3), (total - 1, 0)):
-        monkeypatch.setattr(capture, "HASH_ALL", limit)
+        monkeypatch.setattr(capture_trees, "HASH_ALL", limit)
         guest.reads.clear()
         capture.take(guest, {"disk": UNSAMPLED}, earlier={"disk": before})
         assert sum(guest.reads.values()) == expected
 
 
 def test_what_could_not_be_hashed_earlier_is_tried_again(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "HASH_ALL", 0)
+    monkeypatch.setattr(capture_trees, "HASH_ALL", 0)
     guest.lock(r"C:\D\APP.LOG")
     before = capture.take(guest, {"disk": UNSAMPLED})["disk"]
     guest.unlock(r"C:\D\APP.LOG")
@@ -364,7 +364,7 @@ def test_what_could_not_be_hashed_earlier_is_tried_again(guest: FakeGuest, monke
 
 def large(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch, files: int = 300) -> FakeGuest:
     """A tree beyond the size that is hashed whole."""
-    monkeypatch.setattr(capture, "HASH_ALL", 4)
+    monkeypatch.setattr(capture_trees, "HASH_ALL", 4)
     for number in range(files):
         guest.put(rf"C:\D\MANY\{number:03}.txt", b"content %d" % number)
     return guest
@@ -430,11 +430,11 @@ def test_samples_are_bounded(guest: FakeGuest, monkeypatch: pytest.MonkeyPatch) 
     large(guest, monkeypatch)
     before = capture.take(guest, sampled(1))
     guest.reads.clear()
-    monkeypatch.setattr(capture, "SAMPLE_FILES", 5)
+    monkeypatch.setattr(capture_trees, "SAMPLE_FILES", 5)
     capture.take(guest, sampled(1), earlier=before)
     assert sum(guest.reads.values()) == 5
     guest.reads.clear()
-    monkeypatch.setattr(capture, "SAMPLE_BYTES", 25)
+    monkeypatch.setattr(capture_trees, "SAMPLE_BYTES", 25)
     capture.take(guest, sampled(1), earlier=before)
     assert 0 < sum(guest.reads.values()) <= 3
 
@@ -460,7 +460,7 @@ def test_what_did_not_change_is_the_same_item(guest: FakeGuest, monkeypatch: pyt
 def test_an_earlier_state_of_no_use_is_not_used(
     guest: FakeGuest, earlier: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "HASH_ALL", 0)
+    monkeypatch.setattr(capture_trees, "HASH_ALL", 0)
     state = tree(capture.take(guest, {"disk": TREE}, earlier={"disk": earlier})["disk"])
     assert all(item.sha256 for item in state.items if item.kind == "file")
 

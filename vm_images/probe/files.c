@@ -428,7 +428,7 @@ static BOOL visit(Walk *walk, const WIN32_FIND_DATAW *found, uint64_t depth)
 
     facts_of_listing(&facts, found);
     go_on = write_entry(walk, &facts);
-    if (go_on && kind_of(&facts)[0] == 'd')
+    if (go_on && !walk->request->flat && kind_of(&facts)[0] == 'd')
         go_on = walk_directory(walk, depth + 1);
     cut_path(walk, before);
     return go_on;

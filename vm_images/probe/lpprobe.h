@@ -119,7 +119,7 @@ uint64_t filetime(const FILETIME *time);
 typedef struct {
     const WCHAR *command;
     const WCHAR *id;
-    BOOL hash, streams, exact, listing, children;
+    BOOL hash, streams, exact, listing, flat, children;
     uint64_t max_entries, max_depth, max_bytes, max_read, max_windows, timeout_ms, view, limit, wait_ms;
     const WCHAR *list, *session, *token, *cwd, *sha256;
     int argc;

@@ -66,6 +66,7 @@ static const struct {
     {L"--streams", FILES, FLAG, offsetof(Request, streams), 0, 0},
     {L"--exact", FILES, FLAG, offsetof(Request, exact), 0, 0},
     {L"--listing", FILES, FLAG, offsetof(Request, listing), 0, 0},
+    {L"--flat", FILES, FLAG, offsetof(Request, flat), 0, 0},
     {L"--children", WINDOWS, FLAG, offsetof(Request, children), 0, 0},
     {L"--max-entries", ALL, NUMBER, offsetof(Request, max_entries), 0, 5000000},
     {L"--max-bytes", ALL, NUMBER, offsetof(Request, max_bytes), 0, 8 * GIB},

@@ -1,7 +1,4 @@
-"""The blind-spot audit: what changed on the whole disk outside of what a contract observes.
-
-It does not judge: a contract's observables do. It shows where a contract does not look.
-"""
+"""The files of the audit: those that changed and that no observable looks at."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from contracts.globs import compile_glob
 from contracts.schema import DbfTable, FileTree, Observable
-from runner.guests.base import GuestLost, Unreadable, is_below
-from runner.machines.base import DiskReadable, DiskState, MachineError
+from runner.guests.base import is_below
 from runner.own_files import is_ours
 from runner.record import BlindSpots, DiskFile
 from validators.changes import Verb
@@ -23,24 +19,6 @@ if TYPE_CHECKING:
 
 MAX_LISTED = 500
 """How many files outside of the observables are listed; all are counted."""
-
-
-def audit_of_machine(machine: DiskReadable, observe: Mapping[str, Observable]) -> BlindSpots:
-    """Looks at the disk of a machine that was read live."""
-    try:
-        with machine.disk_after("disk") as disk:
-            return audit(disk, observe)
-    except (Unreadable, MachineError, GuestLost, OSError) as error:
-        return BlindSpots(unreadable=str(error))
-
-
-def audit(disk: DiskState, observe: Mapping[str, Observable]) -> BlindSpots:
-    """Sorts what changed on a disk; a disk that cannot be understood is told as such and spoils no verdict."""
-    try:
-        found = sort_changes(disk.changed(), observe, how=disk.taken)
-    except (Unreadable, OSError) as error:
-        return BlindSpots(how=disk.taken, unreadable=str(error))
-    return found.model_copy(update={"drives": list(disk.drives), "left_out_disks": list(disk.left_out)})
 
 
 def sort_changes(changed: Iterable[DiskChange], observe: Mapping[str, Observable], *, how: str) -> BlindSpots:
