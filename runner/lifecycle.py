@@ -226,8 +226,6 @@ def _judged(
             draft.supervised = _let_work(draft, contract, machine, campaign, scratch, cancelled)
             draft.timings["agent_work"] = draft.supervised.seconds
             machine.ensure_alive()
-        ended = _guest_now(machine)
-        draft.worked = Worked(started=started, ended=ended)
         go_on()
         left_alone()
         with draft.phase("settle", progress):
@@ -244,6 +242,8 @@ def _judged(
             machine, read, contract.observe, watcher,
             at="after", earlier=before, until=until, within=limits.snapshot, seed=draft.run,
         ) as taken:  # fmt: skip
+            ended = _guest_now(machine)  # what a program stores late bears its own time, and is of this run
+            draft.worked = Worked(started=started, ended=ended)
             after = taken.source.contents_of_changed(contract, before, taken.snapshot)
             draft.after = campaign.keep_snapshot(after, settled=still.quiet, how=taken.source.how)
             if taken.source.disk is not None and draft.plan.audit:

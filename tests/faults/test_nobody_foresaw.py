@@ -18,6 +18,7 @@ from runner.machines.wine import WineCheckpoint, WineProvider
 from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.store import Campaign
+from runner.verdict_record import verdict_part
 from tests.faults.helpers import CONTRACT, run_agent
 
 SECRET = "Wei\u00dfdorn-Pa\u00dfwort"
@@ -78,7 +79,7 @@ def test_an_error_while_judging_loses_no_evidence(
 
 
 def test_a_record_that_cannot_be_made_is_made_of_what_is_sure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = draft.verdict_part
+    made = verdict_part
     calls = iter([True])
 
     def once(*args: Any) -> Any:
