@@ -27,10 +27,13 @@ from runner.record import (
     Part,
     Reading,
     Recording,
+    RegistryGroup,
+    RegistrySpots,
     ReturnProblem,
     RunRecord,
     SnapshotRef,
     StageSeen,
+    Stillness,
     TimelineEntry,
     TypedText,
     VerdictPart,
@@ -77,10 +80,10 @@ def _all(what: Carries, names: str) -> dict[str, Carries]:
 _F, _W, _T, _N, _P = Carries.FIGURE, Carries.WORD, Carries.TEXT, Carries.NAME, Carries.PARTS
 CARRIES: Mapping[type[Part], Mapping[str, Carries]] = {
     RunRecord: {
-        **_all(_F, "version trial attempt started ended timings superseded"),
+        **_all(_F, "version trial attempt started ended timings superseded lasting"),
         **_all(_N, "run campaign image provider"),
         **_all(_T, "freshness machine_notes faults"),
-        **_all(_P, "contract agent worked before after recording blind_spots verdict stages intended"),
+        **_all(_P, "contract agent worked stillness before after recording blind_spots verdict stages intended"),
     },
     ContractRef: {
         "id": _N, "sha256": Carries.SUM, "source": Carries.EVIDENCE, "pictures": Carries.OPAQUE, "state_changing": _F,
@@ -93,20 +96,22 @@ CARRIES: Mapping[type[Part], Mapping[str, Carries]] = {
     TimelineEntry: {"t": _F, "text": _T, "screenshot": Carries.SCREEN},
     Frame: {"t": _F, "image": Carries.SCREEN, "reason": _T},
     TypedText: {**_all(_F, "start end"), "text": _T},
-    Recording: {"events": Carries.OPAQUE, **_all(_F, "keys pointer"), **_all(_P, "typed frames")},
+    Recording: {
+        "events": Carries.OPAQUE, **_all(_F, "keys pointer not_kept"), **_all(_P, "typed frames"), "fault": _T,
+    },
     Reading: {"kind": _W, "unreadable": _T, "blobs": Carries.STATE, "about": _T},
     SnapshotRef: {**_all(_F, "taken settled"), "how": _T, "readings": _P},
     Misfit: _all(_T, "field expected found before"),
     FieldChange: {**_all(_T, "field before after"), "changed": _F},
     LedgerEntry: {
-        **_all(_T, "observable subject how effect because"), **_all(_W, "verb status"), "part_of_task": _F, "fields": _P,
+        **_all(_T, "observable subject how effect because cause"), **_all(_W, "verb status"), "part_of_task": _F, "fields": _P,
     },
     Missing: {
-        **_all(_T, "effect observable near_miss hint"), "verb": _W, **_all(_F, "count half_finished"), "misfits": _P,
+        **_all(_T, "effect observable near_miss hint cause"), "verb": _W, **_all(_F, "count half_finished"), "misfits": _P,
     },
     NoteEntry: {**_all(_T, "observable kind text"), "count": _F},
     IgnoredEntry: {**_all(_T, "observable rule because examples"), "count": _F},
-    ReturnProblem: _all(_T, "path expected found message"),
+    ReturnProblem: _all(_T, "path expected found message cause"),
     VerdictPart: {
         **_all(_W, "outcome kind cause side_effects"), **_all(_T, "reason warnings identities"),
         **_all(_F, "goal_reached state_valid returns_valid"), **_all(_P, "ledger missing returns notes ignored"),
@@ -115,8 +120,12 @@ CARRIES: Mapping[type[Part], Mapping[str, Carries]] = {
     Worked: _all(_F, "started ended"),
     DiskFile: {**_all(_T, "path old_path stream"), **_all(_W, "kind what"), "size": _F},
     BlindSpots: {
-        **_all(_T, "how unreadable drives left_out_disks"), **_all(_F, "observed system left_out"), "files": _P,
+        **_all(_T, "how unreadable drives left_out_disks compared_with unseen"), **_all(_F, "observed system left_out"),
+        **_all(_P, "files registry"),
     },
+    RegistrySpots: {"unreadable": _T, **_all(_F, "observed left_out"), "groups": _P},
+    RegistryGroup: {**_all(_T, "key volatile examples"), **_all(_F, "keys created modified deleted")},
+    Stillness: _all(_F, "asked reached waited last_change since_input"),
     Intended: {"outcome": _W, "kind": _T},
 }  # fmt: skip
 """What the fields of each part of a record carry."""
