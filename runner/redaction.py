@@ -97,7 +97,8 @@ CARRIES: Mapping[type[Part], Mapping[str, Carries]] = {
     Frame: {"t": _F, "image": Carries.SCREEN, "reason": _T},
     TypedText: {**_all(_F, "start end"), "text": _T},
     Recording: {
-        "events": Carries.OPAQUE, **_all(_F, "keys pointer not_kept"), **_all(_P, "typed frames"), "fault": _T,
+        "events": Carries.OPAQUE, **_all(_F, "keys pointer"), "not_kept": Carries.NAMED_FIGURES, **_all(_P, "typed frames"),
+        "fault": _T,
     },
     Reading: {"kind": _W, "unreadable": _T, "blobs": Carries.STATE, "about": _T},
     SnapshotRef: {**_all(_F, "taken settled"), "how": _T, "readings": _P},
