@@ -271,8 +271,9 @@ class StageSeen(Part):
 
 
 class Worked(Part):
-    """From when the agent could act until the state was read, by the guest's clock and in its zone: what rules about dates and times are
-    judged by. What a program stores after the agent's end belongs to the run, and bears its own time.
+    """From when the agent could act until the state was read, by the guest's clock and in its zone.
+
+    Rules about dates and times are judged by it. What a program stores after the agent's end belongs to the run, and bears its own time.
     """
 
     started: datetime
