@@ -51,6 +51,7 @@ from runner.machines.base import Checkpoint, MachineProvider, Tag
 from runner.machines.images import Image
 from runner.stillness import Watcher, wait_until_quiet
 from validators.changes import Cell, CellState, Change, Unreadable, Verb
+from validators.clock import OutOfDay
 from validators.snapshot import Snapshot, UnreadableState, compare
 
 MOST_ENTRIES = 500
@@ -357,7 +358,7 @@ def matcher_of(cell: Cell) -> Any:
     match cell.value:
         case datetime() as moment:
             return moment.isoformat()
-        case date() | clock_time() as moment:
+        case date() | clock_time() | OutOfDay() as moment:
             return moment.isoformat()
         case bool() | Decimal() | str() as value:
             return value.rstrip(" ") if isinstance(value, str) and cell.kind == "text" else value

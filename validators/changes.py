@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
+
+from validators.clock import Clock
 
 
 class Unreadable(Exception):
@@ -59,7 +61,7 @@ class CellState(StrEnum):
     """Bytes that are no value of the field's type; equal only to the same bytes."""
 
 
-Value = str | Decimal | bool | bytes | date | time | datetime | None
+Value = str | Decimal | bool | bytes | date | Clock | datetime | None
 
 
 @dataclass(frozen=True, slots=True)

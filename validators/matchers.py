@@ -47,6 +47,7 @@ from contracts.schema import (
     TimeRun,
 )
 from validators.changes import Cell, CellState, Change, ContractFault, Files, Kind, Rows
+from validators.clock import OutOfDay, comparable
 from validators.values import (
     MOMENTS,
     REGEX_LIMIT,
@@ -425,6 +426,8 @@ def _bound(cell: Cell, text: str) -> tuple[Any, Any]:
         value = value.replace(tzinfo=None)
     if bound is not None and getattr(bound, "tzinfo", None) is not None and getattr(value, "tzinfo", None) is None:
         bound = bound.replace(tzinfo=None)
+    if bound is not None and isinstance(value, OutOfDay) != isinstance(bound, OutOfDay):
+        bound, value = comparable(bound), comparable(value)
     return bound, value
 
 
@@ -615,7 +618,7 @@ def hint(matcher: Matcher, cell: Cell | None) -> str:
         return f"longer than {REGEX_LIMIT} characters: regular expressions are not tried on that"
     if isinstance(matcher, str) and cell.kind in MOMENTS and moment_of(matcher, cell.kind) is None:
         if cell.kind is Kind.TIME:
-            return "times are written 14:30:00"
+            return "times are written 14:30:00, beyond a day 26:30:00 or -00:30:00"
         if cell.kind is Kind.DATETIME:
             return "dates with a time are written 1964-08-12 14:30:00"
         return (

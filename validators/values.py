@@ -14,6 +14,7 @@ from typing import Any
 import regex
 
 from validators.changes import Cell, CellState, ContractFault, Kind
+from validators.clock import Clock, clock_of
 
 REGEX_LIMIT = 1 << 20
 """Longest text, in characters, that a regular expression is tried on."""
@@ -27,7 +28,7 @@ _ZERO_DATE = "00000000"
 _DECIMAL = re.compile(r"[+-]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})", re.ASCII)
 _DIGITS = re.compile(r"\d{1,40}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-_TIME = re.compile(r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?", re.ASCII)
+_TIME = re.compile(r"-?\d{2,3}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?", re.ASCII)
 _DATETIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?(?:Z|[+-]\d{2}:\d{2})?)", re.ASCII)
 _TAG = re.compile(r"<(?:!--.*?--|/?[A-Za-z][^<>]{0,1000})>", re.DOTALL)
 
@@ -70,13 +71,13 @@ def number_of(text: str) -> Decimal | None:
 
 
 @lru_cache(maxsize=4096)
-def moment_of(text: str, kind: Kind) -> date | time | datetime | None:
+def moment_of(text: str, kind: Kind) -> date | Clock | datetime | None:
     """The date, time or date-and-time an ISO text stands for in a field of that kind, or ``None``."""
     try:
         if kind is Kind.DATE:
             return date.fromisoformat(text) if _DATE.fullmatch(text) else None
         if kind is Kind.TIME:
-            return time.fromisoformat(text) if _TIME.fullmatch(text) else None
+            return clock_of(text) if _TIME.fullmatch(text) else None
         if _DATE.fullmatch(text):
             return datetime.combine(date.fromisoformat(text), time())
         parts = _DATETIME.fullmatch(text)
@@ -200,7 +201,7 @@ def as_literal(cell: Cell) -> bool | Decimal | str | None:
         return value
     if isinstance(value, datetime):
         return value.isoformat(" ")
-    return value.isoformat() if isinstance(value, date | time) else None
+    return value.isoformat() if isinstance(value, date | Clock) else None
 
 
 def number_in(cell: Cell, *, strict: bool) -> Decimal | None:
@@ -228,7 +229,7 @@ def moment_in(cell: Cell) -> datetime | time | None:
     return None
 
 
-def in_utc(moment: date | time | datetime | None) -> date | time | datetime | None:
+def in_utc(moment: date | Clock | datetime | None) -> date | Clock | datetime | None:
     """A date-and-time without a zone as one in UTC; anything else as it is."""
     return moment.replace(tzinfo=UTC) if isinstance(moment, datetime) and moment.tzinfo is None else moment
 

@@ -147,9 +147,22 @@ def _matches_everything(view: View) -> Iterator[Hit]:
 
 
 _OTHER_DATE = re.compile(r"(\d{1,2})([./])(\d{1,2})\2(\d{4}|\d{2})", re.ASCII)
+_BEYOND_A_DAY = re.compile(r"-\d{2,3}|2[4-9]|[3-9]\d|\d{3}", re.ASCII)
+"""Hours that no clock shows and SQL's times can have."""
+
+
+def _clock(text: str) -> time:
+    hours, rest = text.split(":", 1)
+    return time.fromisoformat(f"00:{rest}" if _BEYOND_A_DAY.fullmatch(hours) else text)
+
+
 _ISO = {
     "date": (re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII), date.fromisoformat, "1964-08-12"),
-    "time": (re.compile(r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?", re.ASCII), time.fromisoformat, "14:30:00"),
+    "time": (
+        re.compile(r"-?\d{2,3}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?", re.ASCII),
+        _clock,
+        "14:30:00",
+    ),
     "datetime": (
         re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})?)?", re.ASCII),
         datetime.fromisoformat,

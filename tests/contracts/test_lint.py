@@ -418,6 +418,10 @@ def test_dates_are_judged_by_what_the_field_holds() -> None:
     assert found(text("1964-08-12 14:30"), known("datetime")) == []
     assert found(text("14.30"), known("time")) == []  # a number
     assert found(text("14h30"), known("time")) == ["date-not-iso"]
+    for beyond in ("26:30:00", "-00:30:00", "-838:59:59", "100:00:00.5", "24:00:00", "14:30:00+02:00"):
+        assert found(text(beyond), known("time")) == []
+    for wrong in ("26:60:00", "-00:30:60", "1000:00:00", "-"):
+        assert found(text(wrong), known("time")) == ["date-not-iso"]
     assert found(text("{date: today}"), known("date")) == []
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.sql.helpers import diff, rows, told
 from validators.changes import CellState, ContractFault
 from validators.matchers import RunContext, Subject, matches
-from validators.sql.diff import key_reader
-from validators.sql.form import Form, fields_of, line_writer
+from validators.sql.form import Form, fields_of, key_reader, line_writer
 from validators.sql.merge import line_at, unequal_lines
 from validators.sql.table import Column, Key, SqlState, cell_of, lines_of, same_value
 
@@ -186,3 +185,16 @@ def test_lines_end_where_they_end() -> None:
     assert key_reader([1])(b"a\tb\tc") == b"b"
     assert key_reader([2, 0])(b"a\tb\tc") == (b"c", b"a")
     assert rows(state(("1", "x", "2")))[0]["n"].value == Decimal(2)
+
+
+def test_a_key_that_is_only_spelt_differently_is_the_same_row() -> None:
+    """A server's ``1.0`` and ``1.00``, or the blanks of its ``CHAR``, are one key."""
+    columns = (Column("k", "numeric", False, Form.NUMBER), Column("v", "text", True, Form.TEXT))
+    keys = (Key(("k",), "primary key"),)
+    before = state(("1.0", "a"), ("2.5", "b"), ("3", "c"), columns=columns, keys=keys)
+    after = state(("1.00", "a"), ("2.50", "B"), ("4", "c"), columns=columns, keys=keys)
+    found = diff(before, after)
+    assert sorted(told(found)) == [("deleted", "k=3", ()), ("inserted", "k=4", ()), ("updated", "k=2.5", ("v",))]
+    assert [(note.kind, note.count) for note in found.notes] == [("format", 1)]
+    twice = state(("1.00", "a"), ("1.000", "a"), columns=columns, keys=())
+    assert sorted(verb for verb, _, _ in told(diff(before, twice, key=["k"]))) == ["deleted"] * 3 + ["inserted"] * 2

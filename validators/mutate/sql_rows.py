@@ -144,6 +144,8 @@ def _others(form: Form, text: bytes) -> Iterator[bytes | None]:
         case _ if form in _DATED:
             yield _day_before(text)
             yield b"2001-02-03" if form is Form.DATE else b"2001-02-03 04:05:06"
+        case Form.UNREAD:
+            return  # what it is worth is not known
         case Form.TIME:
             yield from (b"01:02:03", b"02:03:04", b"13:14:15")
         case Form.BYTES | Form.RAW_TEXT:

@@ -20,9 +20,9 @@ from typing import Any
 
 from contracts.schema import SqlTable
 from validators.changes import Cell, Change, Comparison, ContractFault, Ignored, Kind, Note, Row, Verb
-from validators.sql.form import fields_of, unescaped
+from validators.sql.form import fields_of, key_reader, unescaped
 from validators.sql.merge import line_at, unequal_lines
-from validators.sql.table import Buffer, Column, LazyRow, Shape, SqlState, lines_of, row_of, same_value
+from validators.sql.table import Buffer, Column, LazyRow, Shape, SqlState, key_value, lines_of, row_of, same_value
 from validators.values import shown
 
 _ORDER = {verb: number for number, verb in enumerate(Verb)}
@@ -121,23 +121,40 @@ class _Identity:
         """Reads a line's key."""
         return key_reader([shape.place[name] for name in self.columns])
 
+    def valued(self, shape: Shape) -> Callable[[bytes], Any]:
+        """Reads the values of a line's key, whatever their spelling."""
+        places = [shape.place[name] for name in self.columns]
+        forms = [shape.columns[place].form for place in places]
 
-def key_reader(places: Sequence[int]) -> Callable[[bytes], Any]:
-    """A function that reads a line's key: the fields at these places, or the line itself when there are none."""
-    if not places:
-        return lambda line: line
-    if len(places) == 1:
-        (place,) = places
-        if place == 0:
-            return lambda line: line.partition(b"\t")[0]
-        return lambda line: line.split(b"\t", place + 1)[place]
-    most = max(places) + 1
+        def read(line: bytes) -> tuple[Any, ...]:
+            parts = line.split(b"\t")
+            return tuple(key_value(form, unescaped(parts[place])) for form, place in zip(forms, places, strict=True))
 
-    def read(line: bytes) -> tuple[bytes, ...]:
-        parts = line.split(b"\t", most)
-        return tuple([parts[place] for place in places])
+        return read
 
-    return read
+
+def _find_partners(
+    gone: Sequence[bytes],
+    appeared: Sequence[bytes],
+    old_key: Callable[[bytes], Any],
+    new_key: Callable[[bytes], Any],
+    partners: dict[int, int],
+) -> None:
+    """Adds to the partners which line that is gone became which new one, or -1 where nobody can say: both by number.
+
+    Lines that have a partner already are left alone; so is, with -1, a key that is there more than once.
+    """
+    by_key: dict[Any, list[int]] = defaultdict(list)
+    for index, line in enumerate(gone):
+        if index not in partners:
+            by_key[old_key(line)].append(index)
+    taken = set(partners.values())
+    for index, line in enumerate(appeared):
+        candidates = by_key.get(new_key(line), []) if index not in taken else []
+        if len(candidates) == 1 and candidates[0] not in partners:
+            partners[candidates[0]] = index
+        elif candidates:
+            partners[candidates[0]] = -1
 
 
 def _one_sided(before: SqlState, after: SqlState, spec: SqlTable, observable: str, warnings: list[str]) -> Comparison:
@@ -295,19 +312,11 @@ class _Difference:
     def _pair(self, gone: list[bytes], appeared: list[bytes], identity: _Identity) -> None:
         """Rows of the same key are one row that was edited; the rest came or went."""
         old_shape, new_shape = self._shapes
-        keyed, old_key, new_key = bool(identity.columns), identity.keyed(old_shape), identity.keyed(new_shape)
-        by_key: dict[Any, list[int]] = defaultdict(list)
-        if keyed:
-            for index, line in enumerate(gone):
-                by_key[old_key(line)].append(index)
         partners: dict[int, int] = {}
-        for index, line in enumerate(appeared):
-            # Where a key became ambiguous nobody can say which row the old one became.
-            candidates = by_key.get(new_key(line), []) if keyed else []
-            if len(candidates) == 1 and candidates[0] not in partners:
-                partners[candidates[0]] = index
-            elif candidates:
-                partners[candidates[0]] = -1
+        if identity.columns:
+            _find_partners(gone, appeared, identity.keyed(old_shape), identity.keyed(new_shape), partners)
+            # A key that is only spelt differently (1.0 and 1.00) is the same key.
+            _find_partners(gone, appeared, identity.valued(old_shape), identity.valued(new_shape), partners)
         old_names, new_names = _Subject(old_shape, identity.columns), _Subject(new_shape, identity.columns)
         used = set(partners.values())
         for index, line in enumerate(gone):

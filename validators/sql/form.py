@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import Any
 
 NULL = "\\N"
 
@@ -36,6 +37,8 @@ class Form(StrEnum):
     DYNAMIC = "dynamic"
     """SQLite: each value says what it is by its first letter: ``i`` and ``r`` numbers, ``t`` text, ``b`` bytes in
     hexadecimal, ``x`` the bytes of a text that is not UTF-8."""
+    UNREAD = "unread"
+    """A type that the reader cannot read, or not whole: what it gave, if anything, is no value and only compared."""
 
 
 _NEEDED = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
@@ -81,3 +84,21 @@ def unescaped(part: bytes) -> bytes | None:
     if part == b"\\N":
         return None
     return _ESCAPED.sub(lambda found: _MEANING.get(found[1], found[1]), part) if b"\\" in part else part
+
+
+def key_reader(places: Sequence[int]) -> Callable[[bytes], Any]:
+    """A function that reads a line's key: the fields at these places, or the line itself when there are none."""
+    if not places:
+        return lambda line: line
+    if len(places) == 1:
+        (place,) = places
+        if place == 0:
+            return lambda line: line.partition(b"\t")[0]
+        return lambda line: line.split(b"\t", place + 1)[place]
+    most = max(places) + 1
+
+    def read(line: bytes) -> tuple[bytes, ...]:
+        parts = line.split(b"\t", most)
+        return tuple([parts[place] for place in places])
+
+    return read

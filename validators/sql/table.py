@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
 from mmap import mmap
 
 from validators.changes import Cell, CellState, Kind
+from validators.clock import Clock, clock_of
 from validators.sql.form import Form, fields_of, unescaped
 
 Buffer = bytes | mmap
@@ -116,7 +117,7 @@ def _bool(text: bytes) -> Cell:
     return Cell(Kind.LOGICAL, value, raw=text, has_blank=False)
 
 
-def _moment(kind: Kind, parse: Callable[[str], date | time | datetime]) -> Callable[[bytes], Cell]:
+def _moment(kind: Kind, parse: Callable[[str], date | Clock | datetime]) -> Callable[[bytes], Cell]:
     def decode(text: bytes) -> Cell:
         try:
             spelt = text.decode("ascii")
@@ -156,6 +157,10 @@ def _raw_text(text: bytes) -> Cell:
         return _undecodable(Kind.VARTEXT, text, "not hexadecimal")
 
 
+def _unread(text: bytes) -> Cell:
+    return _undecodable(Kind.BINARY, text, "the reader of this database cannot read the column's type")
+
+
 def _dynamic(text: bytes) -> Cell:
     match text[:1]:
         case b"i" | b"r":
@@ -174,12 +179,13 @@ _DECODERS: dict[Form, tuple[Kind, Callable[[bytes], Cell]]] = {
     Form.NUMBER: (Kind.NUMBER, _number),
     Form.BOOL: (Kind.LOGICAL, _bool),
     Form.DATE: (Kind.DATE, _moment(Kind.DATE, date.fromisoformat)),
-    Form.TIME: (Kind.TIME, _moment(Kind.TIME, time.fromisoformat)),
+    Form.TIME: (Kind.TIME, _moment(Kind.TIME, clock_of)),
     Form.DATETIME: (Kind.DATETIME, _moment(Kind.DATETIME, datetime.fromisoformat)),
     Form.INSTANT: (Kind.DATETIME, _moment(Kind.DATETIME, _instant)),
     Form.BYTES: (Kind.BINARY, _bytes),
     Form.RAW_TEXT: (Kind.VARTEXT, _raw_text),
     Form.DYNAMIC: (Kind.VARTEXT, _dynamic),
+    Form.UNREAD: (Kind.BINARY, _unread),
 }
 _FINE = re.compile(rb"\.\d{6}(\d+)")
 """A fraction finer than a microsecond, which Python's times do not hold."""
@@ -204,12 +210,28 @@ def same_value(form: Form, one: bytes | None, other: bytes | None) -> bool:
         return str(left.value).rstrip(" ") == str(right.value).rstrip(" ")
     if left.kind is not right.kind or not left.same_value(right):
         return False
-    return left.kind not in (Kind.TIME, Kind.DATETIME) or _rest(one) == _rest(other)
+    return left.kind not in (Kind.TIME, Kind.DATETIME) or _beyond(left, one) == _beyond(right, other)
 
 
-def _rest(text: bytes) -> bytes:
+def key_value(form: Form, text: bytes | None) -> Hashable:
+    """What a key's value is recognised by: equal for two spellings exactly where :func:`same_value` holds of them."""
+    if text is None or form in (Form.TEXT, Form.RAW_TEXT):
+        return text
+    cell = cell_of(form, text)
+    if cell.state is CellState.UNDECODABLE:
+        return cell.kind, text
+    if cell.kind is Kind.TEXT:
+        return str(cell.value or "").rstrip(" ")
+    more = _beyond(cell, text) if cell.kind in (Kind.TIME, Kind.DATETIME) else None
+    return cell.kind, cell.state, cell.value, more
+
+
+def _beyond(cell: Cell, text: bytes) -> tuple[bytes, object]:
+    """What a time says beyond what Python's equality looks at: a fraction finer than a microsecond, a time's own offset."""
     found = _FINE.search(text)
-    return found[1].rstrip(b"0") if found else b""
+    # Two dates-and-times with different offsets may be one moment; a time of day with another offset is another value.
+    offset = cell.value.utcoffset() if isinstance(cell.value, time) else None
+    return (found[1].rstrip(b"0") if found else b""), offset
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------------
