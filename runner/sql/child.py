@@ -6,6 +6,7 @@ told in words, in the answer; the parent takes passwords out of them.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import heapq
 import json
@@ -15,21 +16,23 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from runner.sql import fast
-from runner.sql.generic import Access, Generic
+from runner.sql.access import Access
+from runner.sql.generic import Generic
 from runner.sql.mariadb import MariaDb
 from runner.sql.postgres import Postgres
 from runner.sql.server import CannotRead, FoundTable, Server
 from runner.sql.sources import with_options
 from runner.sql.sqlite import Sqlite
 from runner.sql.sqlserver import SqlServer
-from validators.sql.form import line_writer
+from runner.sql.streamed import NotStreamed, Streamed
+from validators.sql.form import key_reader, line_writer
 
 MARK = "legacyproof-sql-answer "
 MAX_FILE = 16 << 30
@@ -45,15 +48,19 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE, MAX_FILE))
     job = json.loads(sys.stdin.buffer.read())
     threading.Thread(target=_end_with_the_parent, args=(job,), daemon=True).start()
+    sys.stdout.write("\n" + MARK + json.dumps(answer(job)) + "\n")
+
+
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """Does a job; its answer, or why there is none under ``error``."""
     try:
-        answer = _answer(job)
+        return _answer(job)
     except CannotRead as error:
-        answer = {"error": str(error)}
+        return {"error": str(error)}
     except ImportError as error:
-        answer = {"error": f"{error.name} is not installed: install legacyproof[sql]"}
+        return {"error": f"{error.name} is not installed: install legacyproof[sql]"}
     except Exception as error:  # a driver's errors have no common class
-        answer = {"error": _words(error)}
-    sys.stdout.write("\n" + MARK + json.dumps(answer) + "\n")
+        return {"error": _words(error)}
 
 
 def _end_with_the_parent(job: Mapping[str, Any]) -> None:
@@ -71,9 +78,9 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     number = 0
     while True:
         number += 1
-        answer, digests, consistent = _reading(job, folder, number)
+        found, digests, consistent = _reading(job, folder, number)
         if consistent or digests == last:
-            return answer
+            return found
         if last is not None and time.monotonic() >= deadline:
             raise CannotRead(
                 f"no two readings in a row were equal within {job['stable_within']:g} s, and the source shows no view of one moment"
@@ -99,7 +106,7 @@ def _reading(job: dict[str, Any], folder: Path, number: int) -> tuple[dict[str, 
                 continue
             path = folder / f"{number}-{index}"
             answers.append({**reader.read(table, path), "file": path.name})
-            digests.append(_digest(path))
+            digests.append("" if table.consistent else _digest(path))  # only then another reading is compared with it
         reader.close()
         with suppress(Exception):  # the view is over, whatever the driver says to that
             server.end()
@@ -108,8 +115,8 @@ def _reading(job: dict[str, Any], folder: Path, number: int) -> tuple[dict[str, 
         with suppress(Exception):
             server.connection.close()
     product = getattr(server, "product_name", server.product)
-    answer = {"server": f"{product} {server.version}".strip(), "tables": answers, "findings": findings}
-    return answer, digests, all(table.consistent for table in tables)
+    told = {"server": f"{product} {server.version}".strip(), "tables": answers, "findings": findings}
+    return told, digests, all(table.consistent for table in tables)
 
 
 def _digest(path: Path) -> str:
@@ -143,11 +150,19 @@ def connect_source(job: Mapping[str, Any]) -> tuple[Server, str]:
         return Access(connection, path), ""
     connection = pyodbc.connect(target, timeout=_CONNECT_SECONDS, autocommit=True)
     kind = _kind(str(connection.getinfo(pyodbc.SQL_DBMS_NAME)), str(connection.getinfo(pyodbc.SQL_DRIVER_NAME)))
+    if kind is MariaDb:
+        try:
+            streamed = Streamed(target)
+        except NotStreamed as error:
+            not_streamed = str(error)
+        else:
+            connection.close()
+            return MariaDb(streamed), target
     if kind.options:
         connection.close()
         target = with_options(target, kind.options)
         connection = pyodbc.connect(target, timeout=_CONNECT_SECONDS, autocommit=True)
-    return kind(connection), target
+    return (MariaDb(connection, not_streamed) if kind is MariaDb else kind(connection)), target
 
 
 def _kind(product: str, driver: str) -> type[Server]:
@@ -184,9 +199,10 @@ class _Reader:
             raise CannotRead(f"{shown} has no columns")
         try:
             expected = server.count(table)
-            notes = list(table.notes)
             with path.open("wb") as out:
-                count, order = self._write(table, out, expected, notes)
+                count, order = self._write(table, out, expected)
+            if table.keys:
+                _check_each_row_once(path, table, order)
         except CannotRead as error:
             raise CannotRead(f"{shown}: {error}") from None
         except Exception as error:
@@ -202,16 +218,17 @@ class _Reader:
             "keys": [{"columns": list(columns), "origin": origin} for columns, origin in table.keys],
             "order": list(order),
             "count": count,
-            "notes": notes,
+            "notes": table.notes,
+            "findings": table.findings,
         }
 
-    def _write(self, table: FoundTable, out: BinaryIO, expected: int, notes: list[str]) -> tuple[int, tuple[str, ...]]:
+    def _write(self, table: FoundTable, out: BinaryIO, expected: int) -> tuple[int, tuple[str, ...]]:
         order = table.order if self._server.ordered else ()
         if order and self._least is not None and expected >= self._least:
             try:
                 return self._write_fast(table, out, expected), order
             except fast.NotFaster as error:
-                notes.append(f"read in the ordinary way: {error}")
+                table.notes.append(f"read in the ordinary way: {error}")
                 out.seek(0)
                 out.truncate()
         lines = self._lines(table)
@@ -229,8 +246,7 @@ class _Reader:
             raise fast.NotFaster("there is no faster one for this server")
         count = self._fast.write(table, out)
         out.flush()
-        proof = "".join(f"{line}\n" for line in map(self._writer(table), self._server.sample(table, fast.PROOF)))
-        expected_start = proof.encode("utf-8", "surrogatepass")
+        expected_start = _encoded(list(map(self._writer(table), self._server.sample(table, fast.PROOF))))
         with open(out.name, "rb") as written:
             if count != expected or written.read(len(expected_start)) != expected_start:
                 raise fast.NotFaster("the faster one gave other lines")
@@ -256,11 +272,54 @@ class _Reader:
         return "it is locked by another session" + (": " + "; ".join(holders[:5]) if holders else "")
 
 
+def _original_bytes(error: UnicodeError) -> tuple[bytes, int]:
+    """What stands in a text for a byte that is no UTF-8 (PEP 383) becomes that byte again; other surrogates pass as they are."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    sign = ord(error.object[error.start])
+    one = bytes([sign - 0xDC00]) if 0xDC80 <= sign <= 0xDCFF else chr(sign).encode("utf-8", "surrogatepass")
+    return one, error.start + 1
+
+
+codecs.register_error("legacyproof-original-bytes", _original_bytes)
+
+
+def _encoded(lines: Sequence[str]) -> bytes:
+    """The lines as they are kept: the same bytes in whichever way they were read."""
+    return ("\n".join(lines) + "\n").encode("utf-8", "legacyproof-original-bytes") if lines else b""
+
+
+def _check_each_row_once(path: Path, table: FoundTable, order: Sequence[str]) -> None:
+    """Proves that the rows of a table with a key are there once each; their number is proven already.
+
+    One statement gives each row once; should a driver repeat some and lose as many, or the catalogue's key not be one, then two
+    rows of one key follow each other in the key's order, and two equal lines in the order of their bytes.
+
+    Args:
+        path: The table's lines.
+        table: The table.
+        order: The key that they are in the order of; empty: they are in the order of their bytes.
+
+    Raises:
+        CannotRead: Two rows in a row are the same.
+    """
+    names = [column.name for column in table.columns]
+    key_of = key_reader([names.index(name) for name in order])
+    last: object = None
+    with path.open("rb") as lines:
+        for line in lines:
+            key = key_of(line.rstrip(b"\n"))
+            if key == last:
+                what = f"the key {', '.join(order)} is" if order else "a row is"
+                raise CannotRead(f"{what} there twice, though the server calls {', '.join(table.keys[0][0])} unique")
+            last = key
+
+
 def _write_all(blocks: Iterator[list[str]], out: BinaryIO) -> int:
     count = 0
     for block in blocks:
         count += len(block)
-        out.write(("\n".join(block) + "\n").encode("utf-8", "surrogatepass"))
+        out.write(_encoded(block))
     return count
 
 
@@ -271,7 +330,7 @@ def _write_sorted(blocks: Iterator[list[str]], out: BinaryIO) -> int:
     size = count = 0
     try:
         for block in blocks:
-            new = [line.encode("utf-8", "surrogatepass") + b"\n" for line in block]
+            new = [_encoded([line]) for line in block]
             lines += new
             count += len(new)
             size += sum(map(len, new))

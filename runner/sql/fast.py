@@ -11,13 +11,13 @@ ordinary way and a note says why.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, BinaryIO, Protocol
 
 from runner.sql.mariadb import MariaDb
 from runner.sql.postgres import SETTINGS, Postgres
 from runner.sql.server import FoundTable, Server
 from runner.sql.sources import parse_connection
-from validators.sql.form import fields_of
 
 PROOF = 1_000
 """How many rows are read in both ways."""
@@ -108,11 +108,6 @@ def _name(snapshot: str) -> str:
     return snapshot
 
 
-def _values(row: Any) -> list[str]:
-    """The values of a row that came as a line; one that could not be joined stops the fast way anyway."""
-    return ["" if value is None else value.decode() for value in fields_of(row[0] or b"")]
-
-
 class _ServerLines:
     """Lines joined by the server."""
 
@@ -127,11 +122,12 @@ class _ServerLines:
         return count
 
     def _lines(self, table: FoundTable) -> Iterator[list[bytes]]:
-        for page in self._server.pages(table, self._server.line_expression(table), _values):
-            lines = [row[0] for row in page]
-            if None in lines:  # longer than the server joins (max_allowed_packet)
-                raise NotFaster("a row is longer than the server joins")
-            yield lines
+        with closing(self._server.lines(table)) as blocks:
+            for block in blocks:
+                lines = [row[0] for row in block]
+                if None in lines:  # longer than the server joins (max_allowed_packet)
+                    raise NotFaster("a row is longer than the server joins")
+                yield lines
 
     def close(self) -> None:
         return

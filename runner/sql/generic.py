@@ -1,18 +1,14 @@
-"""Access through mdbtools, and servers that have no module of their own: what ODBC's catalogue functions tell, and no more.
+"""Servers that have no module of their own: what ODBC's catalogue functions tell, and no more.
 
 Nothing is known of a view of one moment, so tables are read until two readings in a row are equal, and values are what the
-driver makes of them. mdbtools reads the file; what a program holds in its buffers is not seen.
+driver makes of them. A column of a type that ODBC does not number is not asked for: pyodbc would end the reading at it, or a
+driver would make something of it.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
-import struct
-import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
@@ -22,12 +18,9 @@ from runner.sql.values import text_of
 from validators.sql.form import Form
 
 _SQL_DBMS_NAME, _SQL_DBMS_VER, _SQL_QUOTE = 17, 18, 29
-_SQL_TIMESTAMP = 93
-_UNREAD = (
-    "there are dates that mdbtools cannot read (before 1900, or far in the future) and gives as 1900-01-00: whether such a date "
-    "became another such date cannot be told"
-)
 _FORMS = {
+    **dict.fromkeys((12, -1, -9, -10), Form.TEXT),
+    -11: Form.TEXT,
     **dict.fromkeys((1, -8), Form.CHAR),
     **dict.fromkeys((2, 3, 4, 5, 6, 7, 8, -5, -6), Form.NUMBER),
     -7: Form.BOOL,
@@ -37,7 +30,11 @@ _FORMS = {
     -155: Form.INSTANT,
     **dict.fromkeys((-2, -3, -4), Form.BYTES),
 }
-"""ODBC's type numbers."""
+"""ODBC's type numbers, as pyodbc can read them."""
+
+
+NOT_ASKED_FOR = ""
+"""The expression of a column whose values the driver is not asked for; they are kept as empty texts."""
 
 
 class Generic(Server):
@@ -83,14 +80,24 @@ class Generic(Server):
         if found[0]:
             table.sql = f"{self.quoted(found[0])}.{table.sql}"
         for row in self._columns(found[1]):
-            name, number, spelt, size, nullable = str(row[3]), int(row[4]), str(row[5]), row[6], row[10]
+            name, number, spelt, size, nullable = str(row[3]), int(row[4]), str(row[5] or "unknown"), row[6], row[10]
             form = self.form(number, spelt)
             described = spelt if size is None else f"{spelt}({size})"
             can_be_null = nullable != 0 or not self.tells_null
-            table.columns.append(FoundColumn(name, described, can_be_null, form, self.quoted(name)))
+            expression = NOT_ASKED_FOR if form is Form.UNREAD else self.quoted(name)
+            table.columns.append(FoundColumn(name, described, can_be_null, form, expression))
         if not table.columns:
             raise CannotRead(f"the driver lists no columns of {found[1]!r}")
-        table.keys = self.keys(table)
+        self.look_closer(table)
+        if all(column.expression == NOT_ASKED_FOR for column in table.columns):
+            raise CannotRead(f"none of the columns of {found[1]!r} can be read")
+        unread = {c.name: c.made_by_server or c.type for c in table.columns if c.form is Form.UNREAD}
+        table.keys = [key for key in self.keys(table) if not unread.keys() & set(key[0])]
+        if unread:
+            listed = ", ".join(f"{name} ({kind})" for name, kind in unread.items())
+            table.findings.append(
+                f"{found[1]}: {self.product_name} cannot read these columns, and what changed in them is not known: {listed}"
+            )
         table.notes.append(f"{self.product_name}: read until two readings in a row were equal, not as of one moment")
         return table
 
@@ -101,7 +108,10 @@ class Generic(Server):
 
     def form(self, number: int, spelt: str) -> Form:  # noqa: ARG002
         """How a column's values are spelt, by ODBC's number of its type."""
-        return _FORMS.get(number, Form.TEXT)
+        return _FORMS.get(number, Form.UNREAD)
+
+    def look_closer(self, table: FoundTable) -> None:
+        """What more is known of a table's columns than the catalogue function tells."""
 
     def keys(self, table: FoundTable) -> list[tuple[tuple[str, ...], str]]:
         """The keys that the driver tells; none if it tells none."""
@@ -131,11 +141,22 @@ class Generic(Server):
     @override
     def select(self, table: FoundTable) -> str:
         # Not ordered: what the driver would sort by is not known. The lines are sorted when they are kept.
-        return f"SELECT {', '.join(column.expression for column in table.columns)} FROM {table.sql}"  # noqa: S608
+        asked = [column.expression for column in table.columns if column.expression != NOT_ASKED_FOR]
+        return f"SELECT {', '.join(asked)} FROM {table.sql}"  # noqa: S608
 
     @override
     def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
-        return lambda row: [text_of(value) for value in row]
+        spell = [None if c.expression == NOT_ASKED_FOR else self.spelling(table, c) for c in table.columns]
+
+        def spelt(row: Any) -> list[str | None]:
+            values = iter(row)
+            return ["" if function is None else function(next(values)) for function in spell]
+
+        return spelt
+
+    def spelling(self, table: FoundTable, column: FoundColumn) -> Callable[[Any], str | None]:  # noqa: ARG002
+        """A function that makes a text of a column's values."""
+        return text_of
 
     @override
     def open_transactions(self, tables: Sequence[FoundTable]) -> list[str]:
@@ -148,71 +169,3 @@ class Generic(Server):
 
 def _is_unsupported(error: Exception) -> bool:
     return bool(error.args) and str(error.args[0]) in ("IM001", "HYC00", "HY000")
-
-
-class Access(Generic):
-    """An Access database, through mdbtools."""
-
-    product = "Access"
-    tells_null = False  # it says "not null" of every column
-
-    def __init__(self, connection: Any, path: Path) -> None:
-        super().__init__(connection)
-        self._path = path
-        connection.add_output_converter(_SQL_TIMESTAMP, self._moment)
-
-    def _moment(self, data: bytes | None) -> str | None:
-        """A date and time from ODBC's ``SQL_TIMESTAMP_STRUCT``: one that is none would end the reading in pyodbc."""
-        if data is None:
-            return None
-        year, month, day, hour, minute, second, fraction = struct.unpack("<hHHHHHI", data[:16])
-        if day == 0 and _UNREAD not in self.findings:
-            self.findings.append(_UNREAD)
-        text = f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
-        return f"{text}.{fraction:09}".rstrip("0") if fraction else text
-
-    @override
-    def begin(self) -> None:
-        self.product_name, self.version, self._quote = "Access (mdbtools)", "", '"'
-
-    @override
-    def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
-        spell = [_single if column.type == "FLOAT" else text_of for column in table.columns]
-        return lambda row: [function(value) for function, value in zip(spell, row, strict=True)]
-
-    @override
-    def count(self, table: FoundTable) -> int:
-        return len(self.rows(f"SELECT {table.columns[0].expression} FROM {table.sql}"))  # noqa: S608
-
-    @override
-    def keys(self, table: FoundTable) -> list[tuple[tuple[str, ...], str]]:
-        """Primary keys as ``mdb-schema`` prints them: the driver has no call for it."""
-        program = shutil.which("mdb-schema")
-        if program is None:
-            return []
-        found = subprocess.run(
-            [program, "-T", table.name, str(self._path), "postgres"],
-            capture_output=True, timeout=30, check=False, text=True, errors="replace",
-        )  # fmt: skip
-        primary = re.search(r"PRIMARY KEY \((.*)\);", found.stdout)
-        if found.returncode or primary is None:
-            return []
-        names = {column.name.casefold(): column.name for column in table.columns}
-        key = [names.get(part.strip().strip('"').casefold(), "") for part in primary[1].split(",")]
-        return [(tuple(key), "primary key")] if all(key) else []
-
-
-def _single(value: float | None) -> str | None:
-    """A number of single precision, in the fewest digits that give it back.
-
-    The driver writes its four bytes into the place for eight; the other four hold whatever was there.
-    """
-    if value is None:
-        return None
-    (number,) = struct.unpack("<f", struct.pack("<d", value)[:4])
-    for digits in range(6, 10):
-        text = f"{number:.{digits}g}"
-        with suppress(OverflowError):
-            if struct.pack("<f", float(text)) == struct.pack("<f", number):
-                return text
-    return repr(number)

@@ -1,15 +1,19 @@
 """MariaDB and MySQL.
 
 Numbers, dates and times are spelt by the server (``0000-00-00`` stays what it is, a ``FLOAT`` is exact). Texts come as the
-bytes of their UTF-8: as text the driver cuts them off at a NUL. The driver holds each result in memory, so rows are read in pages by the key; without a key the whole table passes
-through memory. Tables of engines without transactions (MyISAM, Aria) have no view of one moment: they are read until two
+bytes of their UTF-8: as text the driver cuts them off at a NUL.
+
+A table is read by one statement, whose rows are taken as they come (:mod:`runner.sql.streamed`). It is never asked for in pages:
+what sorts behind a key is not what compares as greater (an ``ENUM`` sorts by its place and compares by its text), so pages
+lose rows and repeat others. Where only ODBC can be used, the driver holds the whole result; a table that is too large for that
+is unreadable. Tables of engines without transactions (MyISAM, Aria) have no view of one moment: they are read until two
 readings in a row are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+import re
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -25,11 +29,11 @@ _BYTES = (
     "multipoint", "multilinestring", "multipolygon", "geometrycollection", "geomcollection",
 )  # fmt: skip
 _TRANSACTIONAL = ("innodb", "rocksdb", "tokudb", "ndbcluster")
-_PAGE_BYTES = 16 << 20
-_PAGE_ROWS = 20_000
-_PAGEABLE = (Form.NUMBER, Form.TEXT, Form.CHAR, Form.DATE, Form.DATETIME)
-_NOT_EXACT = ("float", "double", "time", "timestamp")
-"""Types of key columns by whose values the next page cannot be asked for exactly."""
+MOST_HELD = 1 << 30
+"""The largest table, in bytes, that passes through the ODBC driver's memory."""
+_WORTH_TELLING = 64 << 20
+_EVERY_TEXT = ("utf8mb4", "utf8mb3", "utf8", "latin1")
+"""Character sets all of whose bytes have a character in UTF-8; in others there are bytes that would become ``?``."""
 _TEXTS = (Form.TEXT, Form.CHAR)
 _SYSTEM = ("information_schema", "performance_schema", "mysql", "sys")
 
@@ -39,6 +43,16 @@ class MariaDb(Server):
 
     product = "MariaDB"
     options: ClassVar[dict[str, str]] = {"CHARSET": "utf8mb4"}
+
+    def __init__(self, connection: Any, not_streamed: str = "") -> None:
+        """A session.
+
+        Args:
+            connection: Of pyodbc, or a :class:`runner.sql.streamed.Streamed` one.
+            not_streamed: Why rows do not come one by one, in words; empty where they do.
+        """
+        super().__init__(connection)
+        self._not_streamed = not_streamed
 
     @override
     def begin(self) -> None:
@@ -72,14 +86,14 @@ class MariaDb(Server):
     @override
     def find(self, wanted: str) -> FoundTable | None:
         tables = self.rows(
-            "SELECT table_schema, table_name, table_type, engine, avg_row_length FROM information_schema.tables"
+            "SELECT table_schema, table_name, table_type, engine, data_length FROM information_schema.tables"
         )
         names = [(str(row[0]), str(row[1])) for row in tables if str(row[0]).lower() not in _SYSTEM]
         found = matching(names, wanted, lambda schema: schema == self._database)
         if found is None:
             return None
         row = next(row for row in tables if (str(row[0]), str(row[1])) == found)
-        table = FoundTable(*found, sql=f"{self.quoted(found[0])}.{self.quoted(found[1])}", row_length=int(row[4] or 0))
+        table = FoundTable(*found, sql=f"{self.quoted(found[0])}.{self.quoted(found[1])}", size=int(row[4] or 0))
         engine = str(row[3] or "")
         if row[3] is not None and engine.lower() not in _TRANSACTIONAL:
             table.consistent = False
@@ -89,17 +103,18 @@ class MariaDb(Server):
         elif row[3] is None:
             table.notes.append("a view: as of one moment only if the tables below it are")
         columns = self.rows(
-            "SELECT column_name, column_type, data_type, is_nullable, extra FROM information_schema.columns "
+            "SELECT column_name, column_type, data_type, is_nullable, extra, COALESCE(character_set_name, '') "
+            "FROM information_schema.columns "
             "WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position", *found,
         )  # fmt: skip
         table.columns = [self._column(*map(str, row)) for row in columns]
         table.keys = self._keys(table)
         return table
 
-    def _column(self, name: str, spelt: str, kind: str, nullable: str, extra: str) -> FoundColumn:
+    def _column(self, name: str, spelt: str, kind: str, nullable: str, extra: str, letters: str) -> FoundColumn:
         kind, extra = kind.lower(), extra.lower()
         quoted = self.quoted(name)
-        expression = f"CAST({quoted} AS CHAR CHARACTER SET utf8mb4)"
+        expression = _text(quoted, letters) if letters else f"CAST({quoted} AS CHAR CHARACTER SET utf8mb4)"
         if kind == "bit":
             form = Form.BOOL if spelt.lower() == "bit(1)" else Form.NUMBER
             expression = f"CAST(CAST({quoted} AS UNSIGNED) AS CHAR CHARACTER SET utf8mb4)"
@@ -111,12 +126,8 @@ class MariaDb(Server):
             form = _MOMENTS[kind]
         elif kind in _BYTES:
             form, expression = Form.BYTES, quoted
-        elif kind == "char":
-            form, expression = Form.CHAR, f"CONVERT({quoted} USING utf8mb4)"
         else:
-            form = Form.TEXT
-            if kind in ("varchar", "tinytext", "text", "mediumtext", "longtext"):
-                expression = f"CONVERT({quoted} USING utf8mb4)"
+            form = Form.CHAR if kind == "char" else Form.TEXT
         made = ""
         if "generated" in extra:
             made = "computed"
@@ -140,62 +151,35 @@ class MariaDb(Server):
 
     @override
     def select(self, table: FoundTable) -> str:
-        what = ", ".join(_as_bytes(column) for column in table.columns)
+        return self._from(table, ", ".join(_as_bytes(column) for column in table.columns))
+
+    def _from(self, table: FoundTable, what: str) -> str:
+        # Without transactions a statement locks its table for as long as its rows are taken: the server keeps them instead.
+        kept = "" if table.consistent else "SQL_BUFFER_RESULT "
         order = ", ".join(self.quoted(name) for name in table.order)
-        return f"SELECT {what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "")  # noqa: S608
+        return f"SELECT {kept}{what} FROM {table.sql}" + (f" ORDER BY {order}" if order else "")  # noqa: S608
 
     @override
     def blocks(self, table: FoundTable) -> Iterator[Sequence[Any]]:
-        return self.pages(table, ", ".join(_as_bytes(column) for column in table.columns), self.speller(table))
+        return self._stream(table, self.select(table))
 
-    def pages(self, table: FoundTable, what: str, values: Callable[[Any], Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        """The rows in pages by the key, so that the driver holds one page and not the table.
+    def lines(self, table: FoundTable) -> Generator[Sequence[Any]]:
+        """The rows, some at a time, each joined to its line by the server; ``None`` is a line longer than it joins."""
+        return self._stream(table, self._from(table, self.line_expression(table)))
 
-        Args:
-            table: The table.
-            what: What is selected.
-            values: Gives the values of all columns, spelt, from a row of what is selected.
-        """
-        places = {column.name: index for index, column in enumerate(table.columns)}
-        key = [table.columns[places[name]] for name in table.order]
-        order = ", ".join(self.quoted(column.name) for column in key)
-        start = f"SELECT {what} FROM {table.sql}"  # noqa: S608
-        if not key:
-            yield from self.run(start)
-            return
-        if any(column.form not in _PAGEABLE or column.type.startswith(_NOT_EXACT) for column in key):
-            yield from self.run(f"{start} ORDER BY {order}")
-            return
-        size = max(50, min(_PAGE_ROWS, _PAGE_BYTES // max(table.row_length, 1)))
-        where = ""
-        last: list[Any] = []
-        while True:
-            page = list(self._flat(self.run(f"{start}{where} ORDER BY {order} LIMIT {size}", *last)))
-            if page:
-                yield page
-            if len(page) < size:
-                return
-            end = values(page[-1])
-            last, where = self._after(key, [str(end[places[column.name]]) for column in key])
-
-    @staticmethod
-    def _flat(blocks: Iterator[Sequence[Any]]) -> Iterator[Any]:
-        for block in blocks:
-            yield from block
-
-    def _after(self, key: Sequence[FoundColumn], texts: list[str]) -> tuple[list[Any], str]:
-        """The condition for rows behind a key: ``a > ? OR (a = ? AND b > ?)``, which indexes can serve."""
-        values: list[Any] = [_bindable(column, text) for column, text in zip(key, texts, strict=True)]
-        parts, bound = [], []
-        for index, column in enumerate(key):
-            equal = [f"{self.quoted(other.name)} = ?" for other in key[:index]]
-            parts.append("(" + " AND ".join([*equal, f"{self.quoted(column.name)} > ?"]) + ")")
-            bound += [*values[:index], values[index]]
-        return bound, " WHERE " + " OR ".join(parts)
+    def _stream(self, table: FoundTable, sql: str) -> Generator[Sequence[Any]]:
+        if self._not_streamed and table.size > MOST_HELD:
+            raise CannotRead(
+                f"{self._not_streamed}, and through the ODBC driver all of its {table.size >> 20} MiB would have to pass "
+                f"through memory at once: name server or socket in the connection string and install PyMySQL (extra sql)"
+            )
+        if self._not_streamed and table.size > _WORTH_TELLING and self._not_streamed not in table.notes:
+            table.notes.append(f"held in memory as a whole: {self._not_streamed}")
+        return self.run(sql)
 
     @override
     def sample(self, table: FoundTable, rows: int) -> list[Any]:
-        return list(self._flat(self.run(f"{self.select(table)} LIMIT {int(rows)}")))
+        return self.rows(f"{self.select(table)} LIMIT {int(rows)}")
 
     @override
     def speller(self, table: FoundTable) -> Callable[[Any], Sequence[str | None]]:
@@ -225,7 +209,10 @@ class MariaDb(Server):
             return []
         try:
             found = self.rows(
-                "SELECT t.trx_mysql_thread_id, CAST(t.trx_started AS CHAR), t.trx_rows_modified, p.user, p.host "
+                "SELECT t.trx_mysql_thread_id, "
+                # The server process's zone, whatever the session's is; without a word for it where it cannot be told.
+                "COALESCE(CONCAT(CONVERT_TZ(t.trx_started, 'SYSTEM', '+00:00'), ' UTC'), t.trx_started), "
+                "t.trx_rows_modified, p.user, p.host "
                 "FROM information_schema.innodb_trx t "
                 "LEFT JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id "
                 "WHERE t.trx_mysql_thread_id NOT IN (0, ?) AND (p.db IS NULL OR p.db = ?) ORDER BY 1",
@@ -240,11 +227,11 @@ class MariaDb(Server):
             who = f"session {session}" + (f" (user {user} at {host})" if user else "")
             if int(modified or 0):
                 words.append(
-                    f"{who}, in a transaction since {since} UTC, has changed {modified} rows without having committed: "
+                    f"{who}, in a transaction since {since}, has changed {modified} rows without having committed: "
                     f"what it did is not in this reading"
                 )
             else:
-                words.append(f"{who} is in an open transaction since {since} UTC")
+                words.append(f"{who} is in an open transaction since {since}")
         return words
 
     @override
@@ -261,7 +248,23 @@ class MariaDb(Server):
 
     @override
     def is_locked(self, error: Exception) -> bool:
-        return "(1205)" in str(error)
+        return re.search(r"\(1205\b", str(error)) is not None  # pyodbc: (1205), PyMySQL: (1205, …)
+
+
+def _text(quoted: str, letters: str) -> str:
+    """SQL for a text in UTF-8; one with bytes that have no character there comes as its own bytes behind a byte FF.
+
+    Such a value is no UTF-8, so it is read as undecodable; converted, each of those bytes would be the same ``?``.
+
+    Args:
+        quoted: The column.
+        letters: Its character set, as the catalogue names it.
+    """
+    converted = f"CONVERT({quoted} USING utf8mb4)"
+    if letters in _EVERY_TEXT:
+        return converted
+    back = f"CAST(CONVERT({converted} USING {letters}) AS BINARY) = CAST({quoted} AS BINARY)"
+    return f"IF({back}, CAST({converted} AS BINARY), CONCAT(x'FF', CAST({quoted} AS BINARY)))"
 
 
 def _as_bytes(column: FoundColumn) -> str:
@@ -270,9 +273,3 @@ def _as_bytes(column: FoundColumn) -> str:
 
 def _decoded(value: bytes | None) -> str | None:
     return None if value is None else bytes(value).decode("utf-8", "surrogateescape")
-
-
-def _bindable(column: FoundColumn, text: str) -> Any:
-    if column.form is not Form.NUMBER:
-        return text
-    return int(text) if text.lstrip("-").isdigit() else Decimal(text)

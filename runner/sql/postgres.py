@@ -153,9 +153,9 @@ class Postgres(Server):
     @override
     def select(self, table: FoundTable) -> str:
         # concat() gives the text of the type's output function, as COPY does; a cast to text would strip CHAR and
-        # spell booleans otherwise.
+        # spell booleans otherwise. A composite value whose parts are all NULL "is null", and is none: it is `(,)`.
         what = ", ".join(
-            f"CASE WHEN {column.expression} IS NULL THEN NULL ELSE concat({column.expression}) END"
+            f"CASE WHEN {column.expression} IS NOT DISTINCT FROM NULL THEN NULL ELSE concat({column.expression}) END"
             for column in table.columns
         )
         return self._from(table, what or "NULL")

@@ -8,7 +8,7 @@ with them and never becomes part of a statement.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -54,6 +54,8 @@ class FoundTable:
         handle: What the server knows it by (an object number).
         consistent: Whether all tables are seen as of one moment.
         notes: What is worth telling about it.
+        findings: What could not be read of it.
+        size: How many bytes its rows have, about; 0 where that is not known.
     """
 
     schema: str
@@ -64,8 +66,8 @@ class FoundTable:
     handle: Any = None
     consistent: bool = True
     notes: list[str] = field(default_factory=list)
-    row_length: int = 0
-    """Average length of a row in bytes, 0 if not known."""
+    findings: list[str] = field(default_factory=list)
+    size: int = 0
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -186,11 +188,11 @@ class Server(ABC):
         """The rows, some at a time, never all of them in memory."""
         return self.run(self.select(table))
 
-    def run(self, sql: str, *parameters: Any) -> Iterator[Sequence[Any]]:
+    def run(self, sql: str) -> Generator[Sequence[Any]]:
         """The rows of a query, some at a time."""
         cursor = self.connection.cursor()
         try:
-            cursor.execute(sql, *parameters)
+            cursor.execute(sql)
             while block := cursor.fetchmany(BLOCK):
                 yield block
                 if len(block) < BLOCK:  # mdbtools begins anew when it is asked once more

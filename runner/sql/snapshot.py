@@ -141,6 +141,7 @@ def _state(wanted: str, about: dict[str, Any], answer: dict[str, Any], source: S
     if not about["exists"]:
         return SqlState(wanted, exists=False, server=server, findings=findings)
     path = folder / Path(str(about["file"])).name
+    findings += tuple(source.redacted(str(text)) for text in about["findings"])
     return SqlState(
         str(about["name"]),
         exists=True,

@@ -21,7 +21,8 @@ _RESERVED = 0x40000001
 """The byte of the database file that a writer holds (sqlite.org/fileformat2: locking page)."""
 _WAL_WRITER = 120
 """The byte of the ``-shm`` file that a writer holds in WAL mode (sqlite.org/walformat)."""
-_HIDDEN_ROWID = "rowid"
+_HIDDEN = 1
+"""What ``pragma_table_xinfo`` says of a virtual table's hidden column: a parameter or a result of a search, never part of a row."""
 
 
 def writer_of(path: Path) -> int | None:
@@ -97,26 +98,26 @@ class Sqlite(Server):
             return None
         table = FoundTable(*found, sql=f"{self.quoted('main')}.{self.quoted(found[1])}")
         primary: dict[int, str] = {}
-        rowid_key = ""
         for name, spelt, not_null, place, hidden in self.rows(
             'SELECT name, type, "notnull", pk, hidden FROM pragma_table_xinfo(?)', table.name
         ):
+            if hidden == _HIDDEN:
+                continue
             made = "computed" if hidden in (2, 3) else ""
             table.columns.append(FoundColumn(name, spelt or "", not not_null, Form.DYNAMIC, self.quoted(name), made))
             if place:
                 primary[place] = name
-                rowid_key = name if spelt.upper() == "INTEGER" else rowid_key
         key = [primary[place] for place in sorted(primary)]
         nullable = {column.name: column.nullable for column in table.columns}
         (without_rowid,) = self.rows("SELECT wr FROM pragma_table_list(?) WHERE schema = 'main'", table.name)[0]
-        if key and ((len(key) == 1 and rowid_key) or without_rowid):
-            nullable |= dict.fromkeys(key, False)  # the other primary keys of SQLite may hold NULL
+        indexes = self.rows('SELECT name, origin, "unique", partial FROM pragma_index_list(?)', table.name)
+        # Only an alias of the rowid has no index of its own; the other primary keys of tables with one may hold NULL.
+        if key and (without_rowid or "pk" not in [origin for _, origin, _, _ in indexes]):
+            nullable |= dict.fromkeys(key, False)
         unique = {
             name: [column for (column,) in self.rows("SELECT name FROM pragma_index_info(?)", name)]
-            for name, origin in self.rows(
-                'SELECT name, origin FROM pragma_index_list(?) WHERE "unique" AND NOT partial', table.name
-            )
-            if origin != "pk"
+            for name, origin, is_unique, partial in indexes
+            if is_unique and not partial and origin != "pk"
         }
         whole = {name: columns for name, columns in unique.items() if None not in columns}
         table.keys = best_keys(key, whole, nullable)

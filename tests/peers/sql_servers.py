@@ -121,8 +121,8 @@ def postgres(encoding: str = "UTF8") -> Iterator[SqlServer]:
 
 
 @contextmanager
-def mariadb() -> Iterator[SqlServer]:
-    """A MariaDB server."""
+def mariadb(zone: str = "") -> Iterator[SqlServer]:
+    """A MariaDB server, its process in a time zone."""
     user = _as_user("mysql")
     with _folder("mysql") as folder:
         data, socket = folder / "data", folder / "socket"
@@ -154,6 +154,8 @@ def mariadb() -> Iterator[SqlServer]:
             "/usr/sbin/mariadbd", "--no-defaults", f"--datadir={data}", f"--socket={socket}", "--skip-networking",
             "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M", f"--pid-file={folder / 'pid'}",
         ]  # fmt: skip
+        if zone:
+            user["env"] = {**os.environ, "TZ": zone}
         with _running(command, folder / "log", user, connect):
             run(
                 f"CREATE USER reader IDENTIFIED BY '{PASSWORD}'",

@@ -14,6 +14,8 @@ from validators.sql.diff import diff_sql
 from validators.sql.table import Shape, SqlState, lines_of, row_of
 
 Way = Literal["auto", "always", "never"]
+MARIADB_BY_ODBC = ";SSLVERIFY=0"
+"""What in a connection string leaves MariaDB to the ODBC driver."""
 
 
 def source(server: SqlServer | str) -> Source:

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+import runner.sql.mariadb
+from tests.peers import sql_servers
 from tests.peers.sql_servers import SqlServer
-from tests.sql.helpers import Way, attempt, diff, read, rows, told, values
+from tests.sql.helpers import MARIADB_BY_ODBC, Way, attempt, diff, read, rows, source, told, values
 from validators.changes import CellState, Kind
+from validators.clock import OutOfDay
 from validators.snapshot import UnreadableState
 from validators.sql.form import Form
 from validators.sql.table import Key
 from validators.values import is_empty
 
 BLANK, NULL = CellState.BLANK, CellState.NULL
+WAYS: tuple[Way, ...] = ("never", "always")
 
 
+def odbc(server: SqlServer) -> str:
+    """The same server, through the ODBC driver."""
+    return server.odbc + MARIADB_BY_ODBC
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("kind", "literal", "value"),
     [
@@ -53,7 +68,13 @@ BLANK, NULL = CellState.BLANK, CellState.NULL
         ("timestamp null", "'2024-01-02 03:04:05'", datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)),
         ("date", "'2024-02-29'", date(2024, 2, 29)),
         ("time", "'12:34:56'", time(12, 34, 56)),
-        ("time", "'-838:59:59'", b"-838:59:59"),
+        ("time", "'-838:59:59'", OutOfDay(-(838 * 3600 + 59 * 60 + 59) * 1_000_000)),
+        ("time(6)", "'24:00:00.000001'", OutOfDay(86_400_000_001)),
+        ("varchar(9) character set cp1250", "_cp1250 x'E86E'", "čn"),
+        ("varchar(9) character set cp1250", "_cp1250 x'C381'", b"\xff\xc3\x81"),
+        ("text character set greek", "_greek x'FF'", b"\xff\xff"),
+        ("varchar(9) character set sjis", "'漢字\\\\'", "漢字\\"),
+        ("enum('a','ž') character set cp1250", "'ž'", "ž"),
         ("year", "2024", Decimal(2024)),
         ("varbinary(9)", "x'00ff5c'", b"\x00\xff\\"),
         ("blob", "''", BLANK),
@@ -68,11 +89,13 @@ def test_values_arrive_as_they_are(mariadb: SqlServer, kind: str, literal: str, 
         "SET sql_mode = ''", "SET time_zone = '+00:00'", "DROP TABLE IF EXISTS v",
         f"CREATE TABLE v (id int PRIMARY KEY, v {kind})", f"INSERT INTO v VALUES (1, {literal})",
     )  # fmt: skip
-    slow, fast = read(mariadb, "v"), read(mariadb, "v", fast="always")
+    slow = read(mariadb, "v")
     assert [row["v"] for row in values(slow)] == [value]
-    assert (bytes(fast.rows), fast.notes) == (bytes(slow.rows), ())
+    for other in (read(mariadb, "v", fast="always"), *(read(odbc(mariadb), "v", fast=way) for way in WAYS)):
+        assert (bytes(other.rows), other.notes) == (bytes(slow.rows), ())
 
 
+@pytest.mark.usefixtures("here")
 def test_values_that_drivers_or_collations_make_equal_are_told_apart(mariadb: SqlServer) -> None:
     pairs = [
         ("date", "'0000-00-00'", "NULL"),
@@ -83,6 +106,8 @@ def test_values_that_drivers_or_collations_make_equal_are_told_apart(mariadb: Sq
         ("text", "''", "NULL"),
         ("bit(3)", "b'001'", "b'011'"),
         ("time(6)", "'100:00:00.000001'", "'100:00:00.000002'"),
+        ("varchar(9) character set cp1250", "_cp1250 x'81'", "_cp1250 x'83'"),
+        ("varchar(9) character set cp1250", "_cp1250 x'81'", "'?'"),
     ]
     for kind, one, other in pairs:
         mariadb.run("SET sql_mode = ''", "DROP TABLE IF EXISTS v", f"CREATE TABLE v (id int PRIMARY KEY, v {kind})",
@@ -138,19 +163,74 @@ def test_keys_in_the_order_of_the_index(mariadb: SqlServer) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("way", ["never", "always"])
-def test_pages_by_a_composite_text_key_lose_and_repeat_nothing(
-    mariadb: SqlServer, monkeypatch: pytest.MonkeyPatch, way: Way
-) -> None:
-    """More rows than a page, a collation in which order is not that of bytes, names that must be quoted."""
+@pytest.mark.parametrize("way", WAYS)
+def test_a_composite_text_key_loses_and_repeats_nothing(mariadb: SqlServer, way: Way) -> None:
+    """Many blocks, a collation in which order is not that of bytes, names that must be quoted."""
     mariadb.run(
         "DROP TABLE IF EXISTS pages",
         "CREATE TABLE pages (`a?``b` varchar(20) COLLATE utf8mb4_german2_ci, n decimal(8,2), t longtext, PRIMARY KEY (`a?``b`, n))",
         "INSERT INTO pages SELECT CONCAT(IF(seq % 2, 'Ä', 'z'), seq % 700), seq / 4, NULL FROM seq_1_to_45000",
-        "ANALYZE TABLE pages",
     )
-    state = read(mariadb, "pages", fast=way)
-    assert (state.count, len(set(bytes(state.rows).splitlines()))) == (45000, 45000)
+    for reached in (mariadb, odbc(mariadb)):
+        state = read(reached, "pages", fast=way)
+        assert (state.count, len(set(bytes(state.rows).splitlines()))) == (45000, 45000)
+
+
+@pytest.mark.usefixtures("here")
+def test_rows_are_taken_as_they_come_or_the_table_must_be_small(
+    mariadb: SqlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without PyMySQL, or with what only the driver understands, a table that memory cannot hold is not read."""
+    mariadb.run(
+        "DROP TABLE IF EXISTS wide", "CREATE TABLE wide (id int PRIMARY KEY, t longtext)",
+        "INSERT INTO wide SELECT seq, REPEAT('x', 1000) FROM seq_1_to_3000", "ANALYZE TABLE wide",
+    )  # fmt: skip
+    monkeypatch.setattr(runner.sql.mariadb, "_WORTH_TELLING", 1 << 20)
+    assert read(mariadb, "wide").notes == ()
+    assert "held in memory as a whole" in read(odbc(mariadb), "wide").notes[0]
+    monkeypatch.setattr(runner.sql.mariadb, "MOST_HELD", 1 << 20)
+    assert read(mariadb, "wide").count == 3000
+    (state,) = attempt(odbc(mariadb), "wide")
+    assert isinstance(state, UnreadableState)
+    assert "SSLVERIFY" in state.reason
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    (state,) = attempt(mariadb, "wide")
+    assert isinstance(state, UnreadableState)
+    assert "install PyMySQL" in state.reason
+
+
+def test_a_stream_takes_no_more_memory_than_its_rows(mariadb: SqlServer) -> None:
+    """64 MiB of rows, the reading process a part of it; through the driver they all stand in memory."""
+    mariadb.run(
+        "DROP TABLE IF EXISTS wide", "CREATE TABLE wide (id int PRIMARY KEY, t longtext)",
+        "INSERT INTO wide SELECT seq, REPEAT('x', 20000) FROM seq_1_to_3300",
+    )  # fmt: skip
+    peaks = [peak_of_reading(source, "wide") for source in (mariadb, odbc(mariadb))]
+    assert peaks[1] - peaks[0] > 30 << 20, peaks
+
+
+PEAK = """
+import json, resource, sys
+from runner.sql import child
+child._answer(json.loads(sys.stdin.read()))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def peak_of_reading(server: SqlServer | str, table: str) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        job = {
+            "kind": "odbc",
+            "target": source(server).target,
+            "tables": [table],
+            "folder": folder,
+            "fast": "never",
+            "stable_within": 1,
+        }
+        out = subprocess.run(
+            [sys.executable, "-c", PEAK], input=json.dumps(job).encode(), capture_output=True, check=True, timeout=120
+        )
+    return int(out.stdout)
 
 
 def test_a_row_longer_than_the_server_joins_is_read_in_the_ordinary_way(mariadb: SqlServer) -> None:
@@ -190,3 +270,19 @@ def test_without_the_privilege_open_transactions_are_told_to_be_unseen(mariadb: 
         f"DRIVER={{MariaDB Unicode}};SOCKET={mariadb.folder / 'socket'};Database=practice;UID=clerk;PWD=x", "one"
     )
     assert "PROCESS privilege" in state.findings[0]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Auckland", "UTC"])
+def test_since_when_a_transaction_is_open_is_told_in_utc_wherever_the_server_is(zone: str) -> None:
+    """``trx_started`` is in the zone of the server's process, whatever the session's is."""
+    with sql_servers.mariadb(zone) as server:
+        server.run("CREATE TABLE one (id int PRIMARY KEY)", "INSERT INTO one VALUES (1)")
+        program = server.connect()
+        program.cursor().execute("SELECT * FROM one FOR UPDATE")
+        (finding,) = read(server, "one").findings
+        program.rollback()
+        program.close()
+    found = re.search(r"since (\S+ \S+) UTC$", finding)
+    assert found is not None, finding
+    told_at = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+    assert abs(datetime.now(UTC) - told_at) < timedelta(minutes=10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +12,7 @@ from tests.peers import sql_servers
 from tests.peers.sql_servers import SqlServer
 from tests.sql.helpers import Way, attempt, diff, edit, read, told, values
 from validators.changes import CellState, Kind
+from validators.clock import OutOfDay
 from validators.snapshot import UnreadableState
 from validators.sql.form import Form
 
@@ -19,6 +20,8 @@ BLANK, NULL = CellState.BLANK, CellState.NULL
 
 
 def cell(server: SqlServer, kind: str, literal: str) -> Any:
+    if kind == "pair_":
+        server.run("DROP TYPE IF EXISTS pair_ CASCADE", "CREATE TYPE pair_ AS (a int, b text)")
     server.run("DROP TABLE IF EXISTS v", f"CREATE TABLE v (v {kind})", f"INSERT INTO v VALUES ({literal})")
     ordinary = values(read(server, "v"))
     server.run("ALTER TABLE v ADD id int PRIMARY KEY DEFAULT 1")
@@ -26,6 +29,7 @@ def cell(server: SqlServer, kind: str, literal: str) -> Any:
     return ordinary[0]["v"]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("kind", "literal", "value"),
     [
@@ -52,7 +56,10 @@ def cell(server: SqlServer, kind: str, literal: str) -> Any:
         ("date", "'2024-02-29'", date(2024, 2, 29)),
         ("date", "'infinity'", b"infinity"),
         ("date", "'0044-03-15 BC'", b"0044-03-15 BC"),
-        ("time", "'24:00:00'", b"24:00:00"),
+        ("time", "'24:00:00'", OutOfDay(86_400_000_000)),
+        ("timetz", "'12:00:00+02'", time(12, tzinfo=timezone(timedelta(hours=2)))),
+        ("pair_", "ROW(NULL, NULL)", "(,)"),
+        ("pair_", "NULL", NULL),
         ("time", "'12:34:56.789'", time(12, 34, 56, 789000)),
         ("timestamp", "'2024-01-02 03:04:05.678901'", datetime(2024, 1, 2, 3, 4, 5, 678901)),  # noqa: DTZ001
         ("timestamp", "'-infinity'", b"-infinity"),
@@ -69,12 +76,14 @@ def test_values_arrive_as_they_are(postgres: SqlServer, kind: str, literal: str,
     assert cell(postgres, kind, literal) == value
 
 
+@pytest.mark.usefixtures("here")
 def test_values_that_drivers_make_equal_are_told_apart(postgres: SqlServer) -> None:
     """A date and infinity's stand-in, a year before Christ, two zones, a tenth of a microsecond's neighbour."""
     pairs = [
         ("timestamp", "'infinity'", "'9999-12-31 23:59:59'"),
         ("date", "'0001-01-01'", "'0001-01-01 BC'"),
         ("timestamptz", "'2024-01-01 12:00:00+00'", "'2024-01-01 12:00:00+01'"),
+        ("timetz", "'12:00:00+02'", "'10:00:00+00'"),
         ("float8", "0.1", "0.10000000000000002"),
         ("text", "''", "NULL"),
         ("text", "'a'", "'A'"),

@@ -37,6 +37,7 @@ def source(path: Path) -> str:
     return f"sqlite:{path}"
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("kind", "literal", "value"),
     [
@@ -75,6 +76,7 @@ def test_different_garbage_is_a_change_and_another_type_of_the_same_number_is_fo
     assert [cell.kind for cell in rows(before)[0].values()] == [Kind.NUMBER, Kind.VARTEXT, Kind.NUMBER]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("table", "keys"),
     [
@@ -187,3 +189,23 @@ def test_views_and_computed_columns(database: Path) -> None:
         ("w", "computed"),
     ]
     assert values(read(source(database), "main.seen")) == [{"w": Decimal(4)}]
+
+
+@pytest.mark.parametrize(
+    ("module", "columns"),
+    [
+        ("fts5(title, body)", ["title", "body"]),
+        ("fts4(title, body)", ["title", "body"]),
+        ("rtree(id, x0, x1)", ["id", "x0", "x1"]),
+    ],
+)
+def test_a_virtual_table_has_the_columns_that_a_new_row_fills(database: Path, module: str, columns: list[str]) -> None:
+    """Hidden columns (``rank``, the table's own name) are parameters of a search."""
+    run(database, f"CREATE VIRTUAL TABLE v USING {module}")
+    before = read(source(database), "v")
+    assert [column.name for column in before.columns] == columns
+    run(database, f"INSERT INTO v VALUES ({', '.join('1' for _ in columns)})")
+    (change,) = diff(before, read(source(database), "v")).changes
+    assert change.after is not None
+    assert [name for name, cell in change.after.items() if cell.value in (Decimal(1), "1")] == columns
+    assert list(change.after) == columns
