@@ -10,6 +10,7 @@ manifest's sum, which export and verify print, in a place of its own.
 
 from __future__ import annotations
 
+import errno
 import filecmp
 import hashlib
 import json
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.schema import SHORTEST_SECRET
+from runner.host_disk import NO_ROOM, Unwritable, unwritable
 from runner.record import Reading
 from runner.redaction import RecordCopy
 from runner.rejudge import Kept
@@ -89,8 +91,9 @@ def export(runs: Sequence[Kept], target: Path, *, screens: bool = True, secrets:
             as it is.
 
     Raises:
-        BundleError: The target is there or cannot be written, two runs have one name, or a secret is too short to be told from
-            other bytes.
+        BundleError: The target is there or is no place to write to, two runs have one name, or a secret is too short to be told
+            from other bytes.
+        Unwritable: There is no room for it.
         StoreError: Evidence is missing or damaged.
     """
     names = [kept.record.run for kept in runs]
@@ -122,7 +125,8 @@ def export(runs: Sequence[Kept], target: Path, *, screens: bool = True, secrets:
             else:
                 folder.rename(target)
     except OSError as error:
-        raise BundleError(f"{target} cannot be written: {error.strerror or error}") from None
+        trouble = unwritable(error, target, "name a target on another disk")
+        raise (BundleError(str(trouble)) if trouble.status == 2 else trouble) from None
     return bundle
 
 
@@ -276,22 +280,44 @@ def verify(path: Path) -> Bundle:
 
     Raises:
         BundleError: It is not; the message names what differs.
+        StoreError: It cannot be read, so that nothing can be said.
+        Unwritable: An archive needs as much room for temporary files as it is large, and there is none.
     """
     try:
         if path.is_dir():
             return _verify(_members_of(path))
         with _archive(path) as members:
             bundle = _verify(members)
-            with tempfile.TemporaryDirectory() as scratch:
-                again = Path(scratch) / "again.zip"
+            with _scratch(path.stat().st_size) as scratch:
+                again = scratch / "again.zip"
                 _write_archive(again, members)
                 if not filecmp.cmp(path, again, shallow=False):
                     raise BundleError(
                         "the archive has bytes that are none of its files: it was changed or packed again"
                     )
             return bundle
+    except Unwritable:
+        raise
     except OSError as error:
-        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+@contextmanager
+def _scratch(needed: int) -> Iterator[Path]:
+    """A folder for temporary files.
+
+    Raises:
+        Unwritable: There is no room for them.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="legacyproof-") as scratch:
+            yield Path(scratch)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise unwritable(
+            error, Path(tempfile.gettempdir()), "set TMPDIR to a folder elsewhere", needed=needed
+        ) from None
 
 
 @contextmanager
@@ -300,13 +326,14 @@ def opened(path: Path) -> Iterator[Path]:
 
     Raises:
         BundleError: The archive is not what it was when it was made.
+        Unwritable: There is no room for unpacking it.
     """
     if path.suffix.lower() != ".zip":
         yield path
         return
     verify(path)
-    with tempfile.TemporaryDirectory(prefix="legacyproof-") as scratch:
-        folder = Path(scratch) / path.stem
+    with _scratch(path.stat().st_size) as scratch:
+        folder = scratch / path.stem
         with _archive(path) as members:
             for name, member in members.items():  # names are of the form that `_archive` lets through
                 target = folder / name
@@ -454,6 +481,10 @@ def _archive(path: Path) -> Iterator[dict[str, _Member]]:
             yield _checked(archive, entries)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise BundleError(f"the archive is damaged: {_safe(str(error))}") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise BundleError("the archive is damaged: it names places outside of itself") from None
 
 
 def _checked(archive: zipfile.ZipFile, entries: Iterable[zipfile.ZipInfo]) -> dict[str, _Member]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Self
 
 from contracts.schema import SqlTable
+from runner.host_disk import Unwritable
 from runner.lifecycle import Learnt, run_once
 from runner.machines.base import MachineProvider
 from runner.plan import RunPlan
@@ -51,7 +52,8 @@ def run_all(
         left_out: Told of each run that is not begun because what its agent needs is out for good, and why.
 
     Returns:
-        The last record of every plan that was begun, in the order of the plans.
+        The last record of every plan that was begun, in the order of the plans. Where the host has no room for more runs,
+        the others are not begun.
     """
     learnt = Learnt()
     telling = threading.Lock()
@@ -60,26 +62,30 @@ def run_all(
     sources = {name: threading.Lock() for plan in plans for name in _sources(plan)}
 
     def one(plan: RunPlan, first: _Place) -> RunRecord | None:
+        kept: RunRecord | None = None
         for attempt in range(1, reruns + 2):
             # The place comes first and the sources second, for every run: nobody waits for somebody who waits for him.
             with first if attempt == 1 else _Place(at_work) as place, ExitStack() as held:
                 for name in _sources(plan):
                     held.enter_context(sources[name])
                 if cancelled.is_set():
-                    return None
-                if why := out_for_good.get(plan.agent.spec):
+                    return _last(kept, campaign)
+                if kept is None and (why := out_for_good.get(plan.agent.spec)):
                     with telling:
                         left_out(plan, why)
                     return None
-                record = run_once(
-                    replace(plan, attempt=attempt),
-                    campaign,
-                    provider(plan.image),
-                    learnt=learnt,
-                    cancelled=cancelled,
-                    progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
-                    left_alone=place.leave,
-                )
+                try:
+                    record = run_once(
+                        replace(plan, attempt=attempt),
+                        campaign,
+                        provider(plan.image),
+                        learnt=learnt,
+                        cancelled=cancelled,
+                        progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
+                        left_alone=place.leave,
+                    )
+                except Unwritable:  # no room for another run: `Campaign.stopped` says why
+                    return _last(kept, campaign)
             if record.lasting:
                 out_for_good.setdefault(plan.agent.spec, record.verdict.reason)
             again = (
@@ -93,13 +99,10 @@ def run_all(
                 campaign.replace(record)
             with telling:
                 finished(plan, record)
-            if again and cancelled.is_set():  # no other attempt will come: this one counts after all
-                record = record.model_copy(update={"superseded": False})
-                campaign.replace(record)
-                again = False
-            if not again:
-                return record
-        return None
+            kept = record
+            if not again or cancelled.is_set():
+                break
+        return _last(kept, campaign)
 
     futures: list[Future[RunRecord | None]] = []
     with ThreadPoolExecutor(max_workers=2 * parallel, thread_name_prefix="run") as pool:
@@ -138,3 +141,12 @@ class _Place:
         if self._held:
             self._held = False
             self._places.release()
+
+
+def _last(record: RunRecord | None, campaign: Campaign) -> RunRecord | None:
+    """The record of the last attempt that was made: no other replaces it, although it may have been marked so."""
+    if record is None or not record.superseded:
+        return record
+    counted = record.model_copy(update={"superseded": False})
+    campaign.replace(counted)
+    return counted

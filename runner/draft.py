@@ -112,8 +112,8 @@ def record_of(draft: Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
             id=contract.id,
             title=blot(contract.title, hidden),
             sha256=loaded.sha256,
-            source=campaign.keep(source),
-            pictures={name: campaign.keep(data) for name, data in loaded.pictures.items()},
+            source=campaign.owe(source),
+            pictures={name: campaign.owe(data) for name, data in loaded.pictures.items()},
             parameters=shown,
             state_changing=contract.state_changing,
             application=blot(contract.application, hidden),
@@ -125,7 +125,7 @@ def record_of(draft: Draft, campaign: Campaign, verdict: Verdict) -> RunRecord:
             spec=blot(draft.plan.agent.spec, hidden),
             name=blot(draft.plan.agent.agent.name, hidden),
             prompt=draft.plan.condition,
-            prompt_text=campaign.keep(blot(draft.prompt, hidden).encode()),
+            prompt_text=campaign.owe(blot(draft.prompt, hidden).encode()),
             status=report.status if report else "not_run",
             message=blot(report.message, spoken) if report else "",
             returned=blot_value(report.returned, spoken) if report else None,
@@ -189,5 +189,5 @@ def _entry(happening: Happening, hidden: tuple[str, ...], campaign: Campaign) ->
     return TimelineEntry(
         t=float(happening.t),
         text=blot(str(happening.text)[:2000], hidden),
-        screenshot=campaign.keep(picture) if picture else None,
+        screenshot=campaign.owe(picture) if picture else None,
     )

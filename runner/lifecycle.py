@@ -38,6 +38,7 @@ from runner.display.recorder import FlightRecorder
 from runner.draft import Draft, last_input, new_run_id, record_of
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.windows import windows
+from runner.host_disk import in_words
 from runner.machines.base import Machine, MachineError, MachineProvider, SetupError, Tag
 from runner.machines.images import ImageError, find_image
 from runner.plan import RunPlan
@@ -160,7 +161,7 @@ def _why_unscored(error: Exception, draft: Draft, *, cancelled: bool) -> Verdict
             return unscored(UnscoredCause.UNREADABLE, f"A state that the contract needs could not be read: {error}.")
         case MachineError() | GuestLost() | DisplayError() | OSError() | subprocess.SubprocessError():
             # A full disk or a process that does not end is the house's fault, too: a campaign goes on without this run.
-            return unscored(UnscoredCause.MACHINE, f"The machine failed: {error}.")
+            return unscored(UnscoredCause.MACHINE, f"The machine failed: {in_words(error)}.")
     draft.faults.append("".join(traceback.format_exception(error))[-_TRACEBACK:])
     what = f"{type(error).__name__}: {error}".removesuffix(": ")
     return unscored(
@@ -342,6 +343,7 @@ def _let_work(
         draft.recording = recording_of(recorder, log, campaign)
         if draft.recording.fault:
             draft.faults.append(draft.recording.fault)
+    campaign.ensure_room(scratch)
     if recorder.upstream_lost is not None:
         raise MachineError(f"its display was lost: {recorder.upstream_lost}")
     if supervised.still_running:

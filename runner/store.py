@@ -3,10 +3,14 @@
 ``runs/<campaign>/blobs/ab/abcd…`` holds each piece of evidence once, named by its SHA-256, so that the thousand equal
 before-states of a campaign take the room of one. ``runs/<campaign>/<run>/record.json`` is written last, by renaming a whole
 folder into place: a run that was cut short leaves an unfinished folder, marked as ours, and never half a record.
+
+A run begins only where there is room for its record, which is set aside. A record that cannot be written all the same is held in
+memory and written as soon as there is room; until then no other run begins.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -16,13 +20,14 @@ import secrets
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from mmap import mmap
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from runner.host_disk import CAMPAIGNS, FULL, HOME, Unwritable, unwritable
 from runner.machines.base import Leftover, home, is_locked, lock
 from runner.record import VERSION, RunRecord, SnapshotRef
 from runner.states import keep_state, load_state
@@ -31,6 +36,12 @@ from validators.snapshot import Snapshot, State
 MARK = ".legacyproof-unfinished"
 """Stands in the folder of a run that is not finished; what `machines reap` removes must hold it."""
 _UNFINISHED = ".unfinished"
+_SET_ASIDE = "room"
+_ROOM = 1 << 20
+"""Bytes that are set aside for the record of each run that works."""
+_PROBE = 1 << 16
+_AGAIN = 5.0
+"""Seconds after which a run that waits for room looks for it again, unless another one ends before."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -44,14 +55,22 @@ class Campaign:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._blobs = folder / "blobs"
-        self._lock = threading.Lock()
+        self._room = threading.Condition(threading.RLock())
+        self._begun: set[Path] = set()
+        self._at_work: set[Path] = set()
+        self._owed: dict[str, bytes] = {}
+        """Evidence of records that wait to be written."""
+        self._waiting: dict[str, RunRecord] = {}
+        self.stopped: Unwritable | None = None
+        """Why no more runs can begin; ``None``: they can."""
 
     @classmethod
     def create(cls, parent: Path, name: str) -> Campaign:
         """Makes a campaign's folder, or goes on with the one there is.
 
         Raises:
-            StoreError: The name cannot be one of a folder, or the folder cannot be written.
+            StoreError: The name cannot be one of a folder, or the place is none that can be written to.
+            Unwritable: There is no room.
         """
         if not _NAME.fullmatch(name):
             raise StoreError(
@@ -60,8 +79,11 @@ class Campaign:
         campaign = cls(parent / name)
         try:
             campaign._blobs.mkdir(parents=True, exist_ok=True)
+            with _tried(campaign._blobs / f".{secrets.token_hex(4)}") as probe:
+                _set_aside(probe)  # a folder that is there may lie on a disk that takes nothing
         except OSError as error:
-            raise StoreError(f"{parent / name} cannot be written: {error.strerror}") from None
+            trouble = unwritable(error, campaign.folder, CAMPAIGNS, needed=_ROOM)
+            raise (StoreError(str(trouble)) if trouble.status == 2 else trouble) from None
         return campaign
 
     @property
@@ -71,32 +93,66 @@ class Campaign:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Says in our home folder, under a lock, that this process works on the campaign: what it leaves can be found."""
+        """Says in our home folder, under a lock, that this process works on the campaign: what it leaves can be found.
+
+        Raises:
+            Unwritable: The home folder takes no note.
+        """
         register = home() / "campaigns"
-        register.mkdir(parents=True, exist_ok=True)
         note = register / f"{secrets.token_hex(6)}.json"
-        with note.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(json.dumps({"campaign": str(self.folder.absolute()), "runner": os.getpid()}))
-            file.flush()
+        with ExitStack() as stack:
+            try:
+                register.mkdir(parents=True, exist_ok=True)
+                file = stack.enter_context(
+                    note.open("ab", buffering=0)
+                )  # closing it has nothing to write that could fail
+                fcntl.flock(file, fcntl.LOCK_EX)
+                file.write(json.dumps({"campaign": str(self.folder.absolute()), "runner": os.getpid()}).encode())
+            except OSError as error:
+                with suppress(OSError):
+                    note.unlink()
+                raise unwritable(error, register, HOME) from None
             try:
                 yield
             finally:
-                note.unlink()
+                # What could not be removed stays listed, as what a dead runner has left.
+                if not any(folder.exists() for folder in self._begun):
+                    with suppress(OSError):
+                        note.unlink()
 
     # --- evidence ---
 
     def keep(self, data: bytes | mmap) -> str:
-        """Stores a piece of evidence and returns its name."""
+        """Stores a piece of evidence and returns its name.
+
+        Raises:
+            Unwritable: It cannot be stored.
+        """
         name = hashlib.sha256(data).hexdigest()
+        try:
+            self._keep(name, data)
+        except OSError as error:
+            raise unwritable(error, self._blobs, CAMPAIGNS, needed=len(data)) from None
+        return name
+
+    def owe(self, data: bytes) -> str:
+        """Stores what belongs to a record that is about to be finished; what cannot be stored now is stored with the record."""
+        name = hashlib.sha256(data).hexdigest()
+        try:
+            self._keep(name, data)
+        except OSError:
+            with self._room:
+                self._owed[name] = data
+        return name
+
+    def _keep(self, name: str, data: bytes | mmap) -> None:
         path = self._blobs / name[:2] / name
         # One of another length was damaged: a write that the host did not finish. Its content is checked when it is read.
         if not path.exists() or path.stat().st_size != len(data):
             path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = path.with_name(f".{name}.{secrets.token_hex(4)}")
-            unfinished.write_bytes(data)
-            unfinished.rename(path)
-        return name
+            with _tried(path.with_name(f".{name}.{secrets.token_hex(4)}")) as unfinished:
+                unfinished.write_bytes(data)
+                unfinished.rename(path)
 
     def blob(self, sha256: str) -> bytes:
         """A piece of evidence by its name.
@@ -117,14 +173,50 @@ class Campaign:
     # --- runs ---
 
     def begin(self, run: str) -> Path:
-        """Makes the unfinished folder of a run."""
-        folder = self.folder / f".{run}{_UNFINISHED}"
-        folder.mkdir()
-        (folder / MARK).touch()
-        return folder
+        """Makes the unfinished folder of a run, with room for its record set aside.
+
+        Where there is none, runs that work may leave some when they end: that is waited for.
+
+        Raises:
+            Unwritable: There is no room, and nothing works that could leave some. No other run can begin then.
+        """
+        folder = self._scratch(run)
+        with self._room:
+            while self.stopped is None:
+                try:
+                    self._settle()
+                    folder.mkdir()
+                    (folder / MARK).touch()
+                    _set_aside(folder / _SET_ASIDE)
+                except OSError as error:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if self._at_work and error.errno in FULL:
+                        self._room.wait(_AGAIN)
+                        continue
+                    self.stopped = unwritable(error, self.folder, CAMPAIGNS, needed=_ROOM)
+                    break
+                self._begun.add(folder)
+                self._at_work.add(folder)
+                return folder
+            raise self.stopped
+
+    def ensure_room(self, scratch: Path) -> None:
+        """Makes sure that what works in the folder of a run can write there: who cannot is not to be blamed for what is missing.
+
+        Args:
+            scratch: The folder that :meth:`begin` made.
+
+        Raises:
+            Unwritable: Nothing can be written there now.
+        """
+        try:
+            with _tried(scratch / ".probe") as probe:
+                probe.write_bytes(bytes(_PROBE))
+        except OSError as error:
+            raise unwritable(error, self.folder, CAMPAIGNS, needed=_PROBE) from None
 
     def finish(self, record: RunRecord, scratch: Path) -> Path:
-        """Puts a run's record in place.
+        """Puts a run's record in place, or sees to it that this is done as soon as there is room: see :attr:`unstored`.
 
         Args:
             record: The record.
@@ -133,23 +225,68 @@ class Campaign:
         Returns:
             The record's path.
         """
-        kept = scratch / "finished"
-        kept.mkdir()
-        with (kept / "record.json").open("w", encoding="utf-8") as file:
-            file.write(record.model_dump_json(indent=1) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        target = self.folder / record.run
-        kept.rename(target)
-        shutil.rmtree(scratch, ignore_errors=True)
-        return target / "record.json"
+        with self._room:
+            self._at_work.discard(scratch)
+            self._waiting[record.run] = record
+            with suppress(OSError):
+                self._settle()
+            shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(OSError):  # that has made some room
+                self._settle()
+            self._room.notify_all()
+        return self.folder / record.run / "record.json"
 
     def replace(self, record: RunRecord) -> None:
-        """Writes a record that is there again, e.g. marked as superseded."""
-        path = self.folder / record.run / "record.json"
-        unfinished = path.with_suffix(".new")
-        unfinished.write_text(record.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        unfinished.rename(path)
+        """Writes a record that is there again, e.g. marked as superseded; what holds for :meth:`finish` holds for it."""
+        with self._room:
+            self._waiting[record.run] = record
+            with suppress(OSError):
+                self._settle()
+
+    @property
+    def unstored(self) -> tuple[RunRecord, ...]:
+        """The records that could not be written so far, or not as they are now."""
+        with self._room:
+            with suppress(OSError):
+                self._settle()
+            return tuple(self._waiting.values())
+
+    def _settle(self) -> None:
+        """Writes what waits to be written.
+
+        Raises:
+            OSError: There is no room for it; what is half written is removed.
+        """
+        for run, record in list(self._waiting.items()):
+            scratch = self._scratch(run)
+            with suppress(OSError):
+                (scratch / _SET_ASIDE).unlink()
+            for name, data in list(self._owed.items()):
+                self._keep(name, data)
+                del self._owed[name]
+            if (self.folder / run / "record.json").is_file():
+                with _tried(self.folder / run / "record.new") as unfinished:
+                    _write(record, unfinished)
+                    unfinished.rename(self.folder / run / "record.json")
+            else:
+                self._put_in_place(record, scratch)
+            del self._waiting[run]
+
+    def _put_in_place(self, record: RunRecord, scratch: Path) -> None:
+        scratch.mkdir(exist_ok=True)
+        (scratch / MARK).touch()
+        kept = scratch / "finished"
+        try:
+            kept.mkdir()
+            _write(record, kept / "record.json")
+            kept.rename(self.folder / record.run)
+        except OSError:
+            shutil.rmtree(kept, ignore_errors=True)
+            raise
+        shutil.rmtree(scratch, ignore_errors=True)
+
+    def _scratch(self, run: str) -> Path:
+        return self.folder / f".{run}{_UNFINISHED}"
 
     def records(self) -> Iterator[RunRecord]:
         """Every finished run, in the order in which they began.
@@ -197,6 +334,33 @@ class Campaign:
             return {name: load_state(reading, self.blob) for name, reading in kept.readings.items()}
         except ValueError as error:
             raise StoreError(f"the evidence of a snapshot cannot be read: {error}") from None
+
+
+def _write(record: RunRecord, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(record.model_dump_json(indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _tried(path: Path) -> Iterator[Path]:
+    """A file that is made whole and put to its place, or not at all: what is left of it at the end goes away."""
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _set_aside(path: Path) -> None:
+    with path.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, _ROOM)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
+            file.write(bytes(_ROOM))  # a file system that cannot set aside
 
 
 def abandoned() -> list[Leftover]:

@@ -23,14 +23,19 @@ from prompts.render import Condition, PromptError, find_prompt, prompt_folders
 from runner.agents.base import PlannedAgent, plan
 from runner.campaign import run_all
 from runner.commands.loading import lint_before, load, parameters_given
+from runner.commands.streams import kept_in_files
 from runner.commands.terminal import Refused, err, out, say
+from runner.host_disk import Unwritable
 from runner.machines.base import MachineProvider, provider
 from runner.machines.images import find_image
 from runner.plan import RunPlan
 from runner.record import RunRecord
-from runner.report.html import write_report
+from runner.report.html import ReportError, write_report
 from runner.report.tables import outcome_table
-from runner.store import Campaign
+from runner.store import Campaign, StoreError
+
+_LISTED = 20
+"""Records that could not be stored that are named one by one."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,19 +100,47 @@ def run(
     _warn_of_leftovers(providers.values())
 
     cancelled = threading.Event()
-    with campaign.held():
+    with _stop_on_signals(cancelled), campaign.held():
         at_once = 1 if alone else parallel or _machines_at_once()
         records = _make(plans, campaign, providers, at_once, reruns, cancelled, as_json=as_json, silent=alone)
+        whole = _tell_unstored(campaign, planned=len(plans), made=len(records))
+        report = _report(campaign)
+    kept_in_files()
     if not as_json:
         out.print(outcome_table(records))
-    report = write_report(
-        campaign.records(), campaign.blob, campaign.folder / "report",
-        title=campaign.name, generated=datetime.now(UTC),
-    )  # fmt: skip
-    err.print(f"report: {report}", soft_wrap=True)
-    if intended:
-        raise typer.Exit(_intended_status(records, planned=len(plans)))
-    raise typer.Exit(_status(records, planned=len(plans)))
+    if report is not None:
+        err.print(f"report: {report}", soft_wrap=True)
+    status = (_intended_status if intended else _status)(records, planned=len(plans))
+    raise typer.Exit(status if whole and report is not None else 3)
+
+
+def _tell_unstored(campaign: Campaign, *, planned: int, made: int) -> bool:
+    """Says which runs the host had no room for; whether there are none."""
+    if campaign.stopped is not None:
+        err.print(f"{campaign.stopped}\nruns that were not made for want of room: {planned - made}", soft_wrap=True)
+    unstored = campaign.unstored
+    for record in unstored[:_LISTED]:
+        err.print(
+            f"{record.run}: {_brief(record)}: its record could not be written, nothing but this line keeps it",
+            soft_wrap=True,
+        )
+    if len(unstored) > _LISTED:
+        err.print(f"… and {len(unstored) - _LISTED} more records could not be written")
+    return campaign.stopped is None and not unstored
+
+
+def _report(campaign: Campaign) -> Path | None:
+    """Writes the report; ``None`` where that cannot be done, which is told."""
+    try:
+        return write_report(
+            campaign.records(), campaign.blob, campaign.folder / "report",
+            title=campaign.name, generated=datetime.now(UTC),
+        )  # fmt: skip
+    except (Unwritable, ReportError, StoreError) as error:
+        err.print(
+            f"there is no report: {error}\n`legacyproof report {campaign.folder}` writes it later", soft_wrap=True
+        )
+        return None
 
 
 def _plans(
@@ -161,7 +194,7 @@ def _make(
     as_json: bool,
     silent: bool,
 ) -> list[RunRecord]:
-    with _stop_on_signals(cancelled), Progress(
+    with Progress(
         SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn(), console=err, transient=True,
         disable=silent or not err.is_terminal,
     ) as bar:  # fmt: skip
@@ -224,11 +257,12 @@ def _brief(record: RunRecord) -> str:
 
 @contextlib.contextmanager
 def _stop_on_signals(cancelled: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM ask the runs to end in order; a second one is the ordinary interruption."""
+    """Ctrl-C and SIGTERM ask the runs to end in order, however often they come: the machines are removed and the report is written."""
 
     def ask(number: int, _frame: object) -> None:
         if cancelled.is_set():
-            raise KeyboardInterrupt
+            err.print("still removing machines; what is finished is kept")
+            return
         cancelled.set()
         err.print(f"stopping ({signal.Signals(number).name}): machines are being removed; what is finished is kept")
 

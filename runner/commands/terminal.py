@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from rich.console import Console
 
 _NARROW = 100
-out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else _NARROW)
+out = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout and sys.stdout.isatty() else _NARROW)
 err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 

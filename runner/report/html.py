@@ -25,6 +25,7 @@ from typing import Any, Final
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from runner.host_disk import unwritable
 from runner.record import ContractRef, RunRecord
 from runner.report import text
 from runner.report.evidence import Blob, Pictures, Texts
@@ -81,19 +82,19 @@ def write_report(
 
     Raises:
         ReportError: ``target`` exists and is no report.
-        OSError: the disk refuses.
+        Unwritable: the disk refuses; an older report stays as it was.
     """
     target = target.resolve()
     _check_replaceable(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
-    folder.mkdir()
     try:
+        folder.mkdir(parents=True)
         _Report(folder, blob, plain_limit).write(records, title, generated)
         _swap(folder, target)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    except OSError as error:
+        raise unwritable(error, target, "copy the campaign to another disk") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # gone already, if all went well
     return target / "index.html"
 
 

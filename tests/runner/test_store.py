@@ -361,7 +361,17 @@ def test_a_campaign_in_work_is_listed_and_left_alone(campaign: Campaign) -> None
         with pytest.raises(StoreError, match="in use"):
             sweep(item)
         assert scratch.is_dir()
+        campaign.finish(record(), scratch)
     assert abandoned() == []
+
+
+def test_a_folder_that_was_never_finished_stays_listed_when_its_runner_has_ended(campaign: Campaign) -> None:
+    with campaign.held():
+        scratch = campaign.begin("r1")
+    (item,) = abandoned()
+    assert not item.alive
+    sweep(item)
+    assert (abandoned(), scratch.exists()) == ([], False)
 
 
 def test_what_a_dead_runner_left_unfinished_goes_and_what_is_finished_stays(campaign: Campaign) -> None:
