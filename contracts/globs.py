@@ -26,6 +26,8 @@ from typing import NamedTuple
 
 SEPARATOR = "\\"
 MAX_LENGTH = 2_000
+_MAX_PAIRS = 20_000
+"""How many pairs of states are looked at when two patterns are compared."""
 _MAX_STEPS = 4_096
 """Remembered steps per pattern; names come from the guest, so the memory is bounded and simply begun anew."""
 
@@ -179,6 +181,20 @@ class _Automaton:
         self._steps[states, char] = after
         return after
 
+    @property
+    def start(self) -> int:
+        """The states before the first character."""
+        return self._start
+
+    def after(self, states: int, char: str) -> int:
+        """The states after one more character; 0: nothing can fit any more."""
+        following = self._steps.get((states, char))
+        return self._step(states, char) if following is None else following
+
+    def accepts(self, states: int) -> bool:
+        """Whether what was read fits."""
+        return bool(states & self._done)
+
     def matches(self, folded: str) -> bool:
         """Whether the whole text fits."""
         states, steps = self._start, self._steps
@@ -223,6 +239,12 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
         GlobError: The pattern is empty, too long, absolute, ends in a separator, contains ``.`` or ``..`` as a component, or
             has brackets that are not closed or run backwards.
     """
+    matches = _path_automaton(pattern).matches
+    return lambda path: matches(fold(path))
+
+
+@lru_cache(maxsize=1_024)
+def _path_automaton(pattern: str) -> _Automaton:
     parts = _components(_checked(pattern))
     tokens: list[_Token] = []
     for index, part in enumerate(parts):
@@ -232,8 +254,39 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
         tokens.extend(_tokens(part, _not_separator))
         if not last:
             tokens.append(_Token(_literal(SEPARATOR)))
-    matches = _Automaton(tokens).matches
-    return lambda path: matches(fold(path))
+    return _Automaton(tokens)
+
+
+def overlap(wide: str, narrow: str) -> tuple[bool, bool] | None:
+    """Compares the paths that two patterns fit, all of them: both automata are run side by side.
+
+    Returns:
+        Whether some path fits both, and whether some path fits ``narrow`` only; ``None`` if that takes too many steps.
+
+    Raises:
+        GlobError: As :func:`compile_glob`.
+    """
+    one, other = _path_automaton(wide), _path_automaton(narrow)
+    # Of signs that no part of a pattern tells apart one is enough: those that occur, and their neighbours for ranges.
+    near = {chr(max(1, ord(sign) + by)) for sign in fold(wide) + fold(narrow) for by in (-1, 0, 1)}
+    signs = sorted({folded for sign in {*near, "Q", "\u4e00", SEPARATOR} if len(folded := fold(sign)) == 1})
+    pending = [(one.start, other.start, True)]
+    seen = set(pending)
+    both = beyond = False
+    while pending and not (both and beyond):
+        states, others, is_new_part = pending.pop()
+        if not is_new_part and other.accepts(others):
+            both, beyond = both or one.accepts(states), beyond or not one.accepts(states)
+        for sign in signs:
+            if sign == SEPARATOR and is_new_part:
+                continue  # names in a path are never empty
+            after = one.after(states, sign), other.after(others, sign), sign == SEPARATOR
+            if after[1] and after not in seen:
+                if len(seen) >= _MAX_PAIRS:
+                    return None
+                seen.add(after)
+                pending.append(after)
+    return both, beyond
 
 
 @lru_cache(maxsize=1_024)

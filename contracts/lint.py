@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts.globs import escape
-from contracts.lint_rules import effects, image, loading, purpose, settling, text
+from contracts.lint_rules import confirming, effects, image, loading, purpose, settling, text
 from contracts.lint_rules.base import Known, KnownTable, Rule, Severity, View
 from contracts.lint_rules.examples import BASE, EXAMPLES
 from contracts.load import ContractError, LoadedContract
@@ -21,7 +21,15 @@ from contracts.problems import Problem
 
 __all__ = ["RULES", "Finding", "Known", "KnownTable", "Rule", "Severity", "lint", "not_loaded", "reference"]
 
-RULES: tuple[Rule, ...] = (*effects.RULES, *purpose.RULES, *text.RULES, *settling.RULES, *image.RULES, *loading.RULES)
+RULES: tuple[Rule, ...] = (
+    *effects.RULES,
+    *confirming.RULES,
+    *purpose.RULES,
+    *text.RULES,
+    *settling.RULES,
+    *image.RULES,
+    *loading.RULES,
+)
 """Every rule, in the order of the reference."""
 _BY_ID = {rule.id: rule for rule in RULES}
 _HIDDEN = "(secret)"

@@ -266,7 +266,7 @@ def _between(matcher: Between, cell: Cell, subject: Subject, _: RunContext) -> b
     if is_text(cell):
         text = text_of(cell)
         return text is not None and low <= text <= high
-    return _moment_at_least(cell, low) and _moment_at_most(cell, high)
+    return cell.kind in MOMENTS and _moment_at_least(cell, low) and _moment_at_most(cell, high)
 
 
 def _date_today(_: DateToday, cell: Cell, __: Subject, context: RunContext) -> bool:

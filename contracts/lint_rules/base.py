@@ -311,6 +311,19 @@ def accepts_all(matcher: object) -> bool:
             return False
 
 
+def exists_only(matcher: object) -> bool:
+    """Whether it tests no more than that a value is there: ``{not: {is: null}}``, or not even that."""
+    match plain(matcher):
+        case Not() as found:
+            return is_state(found.not_, "null") or accepts_all(found)
+        case OneOf() as found:
+            return any(map(exists_only, found.one_of))
+        case AllOf() as found:
+            return all(map(exists_only, found.all_of))
+        case found:
+            return accepts_all(found)
+
+
 _EVERY_SIGN = "".join(map(chr, [*range(0x20, 0x7F), *range(0xA1, 0x180)])).replace("\xad", "")
 _PROBES = ("", "x", "7", " ", "-", "Müller", "12.08.1964", _EVERY_SIGN, _EVERY_SIGN[::-1])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ntpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from contracts.globs import SEPARATOR, fold
 from contracts.lint_rules.base import (
@@ -14,33 +14,32 @@ from contracts.lint_rules.base import (
     Rule,
     View,
     accepts_all,
-    fits,
+    exists_only,
     ignored_paths,
-    implies,
     is_literal,
     is_state,
     plain,
     same,
     walk,
 )
-from contracts.lint_rules.paths import covers, has_wildcard, is_broad
+from contracts.lint_rules.overlap import Overlap, either, of_contents, of_fields, of_matchers, of_paths, together
+from contracts.lint_rules.paths import has_wildcard, is_broad
 from contracts.problems import shown
 from contracts.schema import (
     ROW_VERBS,
+    AllOf,
     CsvValue,
     DbfTable,
     Effect,
     FileSize,
     FileText,
     FileTree,
-    IgnoredWindow,
     ImageContent,
     IniValue,
     Is,
     JsonValue,
     NumberNear,
     PdfContent,
-    Regex,
     RegistryKey,
     Returned,
     RowValue,
@@ -55,6 +54,7 @@ _WHERE_IS_FIELDS = frozenset({"inserted", "created", "opened", "present", "delet
 """Verbs whose ``where`` and ``fields`` look at the same state."""
 _GONE = frozenset({"deleted", "purged", "closed"})
 _TOTAL = frozenset({"inserted", "updated", "undeleted"})
+_FINAL_STATES = frozenset({"present", "absent"})
 _TABLE_FILES = frozenset({".dbf", ".dbt", ".fpt", ".cdx", ".mdx", ".ntx", ".ndx", ".idx"})
 """What a table owns (CONTRACT.md section 3): such files are not seen by a file tree."""
 
@@ -95,7 +95,7 @@ def _row_untested(effect: Effect) -> tuple[str, str]:
 def _is_tested(effect: Effect, name: str) -> bool:
     """Whether a field's matcher can fail for a change that ``where`` selects."""
     matcher = effect.fields[name]
-    if name == STAR or accepts_all(matcher) or is_state(matcher, "unchanged"):
+    if name == STAR or exists_only(matcher) or is_state(matcher, "unchanged"):
         return False
     return name not in effect.where or not same(matcher, effect.where[name])
 
@@ -120,16 +120,16 @@ def _content_is_tested(rule: object) -> bool:
     inner = [matcher for _, matcher in parts(rule)]
     match rule:
         case PdfContent():
-            return rule.pdf.created is not None or any(not accepts_all(matcher) for matcher in inner)
+            return rule.pdf.created is not None or any(not exists_only(matcher) for matcher in inner)
         case ImageContent():
             given = rule.image.model_dump(exclude_none=True, exclude={"width", "height"})
-            return bool(given) or any(not accepts_all(matcher) for matcher in inner)
+            return bool(given) or any(not exists_only(matcher) for matcher in inner)
         case FileText() | FileSize() | JsonValue() | XmlValue() | IniValue():
-            return not accepts_all(inner[0])
+            return not exists_only(inner[0])
         case CsvValue():
-            return not accepts_all(rule.is_)
+            return not exists_only(rule.is_)
         case _:
-            return not accepts_all(rule)
+            return not exists_only(rule)
 
 
 def _is_folder(view: View, placed: Placed) -> bool:
@@ -169,7 +169,7 @@ def _registry_untested(effect: Effect) -> tuple[str, str]:
     if plain(named.get("kind")) == "key":
         return "", ""
     looked_at = ("data", "hex") if effect.verb == "created" else ("data", "hex", "type", "volatile")
-    if any(name in named and not accepts_all(named[name]) for name in looked_at):
+    if any(name in named and not exists_only(named[name]) for name in looked_at):
         return "", ""
     return (
         f"a value must be {effect.verb}, and its data is not looked at",
@@ -178,7 +178,7 @@ def _registry_untested(effect: Effect) -> tuple[str, str]:
 
 
 def _says_something(fields: Mapping[str, object]) -> bool:
-    return any(not accepts_all(matcher) for name, matcher in fields.items() if name != STAR)
+    return any(not exists_only(matcher) for name, matcher in fields.items() if name != STAR)
 
 
 def _repeats_where(view: View) -> Iterator[Hit]:
@@ -239,19 +239,53 @@ def _never_fits(view: View) -> Iterator[Hit]:
 # --- taken out of sight -----------------------------------------------------------------------------------------------------
 
 
+_ENDS = {Overlap.WHOLE: "what", Overlap.PART: "a part of what", Overlap.UNKNOWN: "perhaps a part of what"}
+
+
 def _covers_expected(view: View) -> Iterator[Hit]:
+    yield from (hit for answer, hit in _covering(view) if answer is not Overlap.UNKNOWN)
+    for placed in view.listed("expect"):
+        observable = view.observed(placed)
+        if placed.effect.when != "failure" and isinstance(observable, FileTree):
+            yield from _owned(view, placed, observable)
+    yield from _ignored_columns(view)
+
+
+def _may_cover_expected(view: View) -> Iterator[Hit]:
+    yield from (hit for answer, hit in _covering(view) if answer is Overlap.UNKNOWN)
+
+
+def _covering(view: View) -> Iterator[tuple[Overlap, Hit]]:
+    """What takes an expected effect, or a part of it, out of sight, or may do so."""
     for placed in view.listed("expect"):
         if placed.effect.when == "failure":
             continue
         yield from _ignored(view, placed)
-        for other in view.listed("allow"):
-            if other.effect.when != "failure" and _allows(other.effect, placed.effect):
-                yield Hit(
-                    other.loc,
-                    f"this allows everything that {_label(placed)} expects: what goes wrong there would be allowed",
-                    "narrow it so that it leaves out what is expected",
+        if placed.effect.verb in _FINAL_STATES:
+            continue
+        for other in view.listed("allow", "forbid"):
+            answer = _overlap(other, placed.effect) if other.effect.when != "failure" else Overlap.NONE
+            if answer is Overlap.NONE:
+                continue
+            what = f"{_ENDS[answer]} {_label(placed)} expects"
+            if other.which == "allow":
+                yield (
+                    answer,
+                    Hit(
+                        other.loc,
+                        f"this allows {what}: what goes wrong there would be allowed",
+                        "narrow it so that it leaves out what is expected",
+                    ),
                 )
-    yield from _ignored_columns(view)
+            else:
+                yield (
+                    answer,
+                    Hit(
+                        other.loc,
+                        f"this forbids {what}, and what is forbidden can fill no expectation",
+                        "narrow it so that it leaves out what is expected",
+                    ),
+                )
 
 
 def _label(placed: Placed) -> str:
@@ -259,23 +293,27 @@ def _label(placed: Placed) -> str:
     return f"`{name}`" if name else f"`{placed.effect.verb}: {placed.effect.observable}`"
 
 
-def _ignored(view: View, placed: Placed) -> Iterator[Hit]:
+def _ignored(view: View, placed: Placed) -> Iterator[tuple[Overlap, Hit]]:
     effect, observable = placed.effect, view.observed(placed)
     loc: Loc = ("observe", effect.observable)
-    out_of_sight = f"this ignores what {_label(placed)} expects, which could never be seen"
     for index, rule in enumerate(ignored_paths(observable)):
         paths = [path for path in (effect.path, effect.from_) if path is not None]
-        if paths and all(covers(rule.path, path) for path in paths):
-            yield Hit((*loc, "ignore", index, "path"), out_of_sight, "narrow the pattern")
-    if isinstance(observable, FileTree):
-        yield from _owned(view, placed, observable)
-    elif isinstance(observable, Windows):
+        answer = either(of_paths(rule.path, path) for path in paths)
+        if answer is not Overlap.NONE:
+            yield answer, _out_of_sight(placed, answer, (*loc, "ignore", index, "path"), "narrow the pattern")
+    if isinstance(observable, Windows):
         expected = effect.where | {
             name: matcher for name, matcher in effect.fields.items() if effect.verb != "retitled"
         }
         for index, window in enumerate(observable.windows.ignore):
-            if _hides(window, expected):
-                yield Hit((*loc, "windows", "ignore", index), out_of_sight, "narrow the rule")
+            named = {"title": window.title, "class": window.class_, "program": window.program}
+            answer = of_fields({name: m for name, m in named.items() if m is not None}, expected)
+            if answer is not Overlap.NONE:
+                yield answer, _out_of_sight(placed, answer, (*loc, "windows", "ignore", index), "narrow the rule")
+
+
+def _out_of_sight(placed: Placed, answer: Overlap, loc: Loc, hint: str) -> Hit:
+    return Hit(loc, f"this ignores {_ENDS[answer]} {_label(placed)} expects, which could never be seen", hint)
 
 
 def _owned(view: View, placed: Placed, tree: FileTree) -> Iterator[Hit]:
@@ -308,39 +346,37 @@ def _ignored_columns(view: View) -> Iterator[Hit]:
                     )
 
 
-def _hides(rule: IgnoredWindow, expected: Mapping[str, object]) -> bool:
-    """Whether an ignore rule fits every window that is expected."""
-    wanted = {"title": rule.title, "class": rule.class_, "program": rule.program}
-    return all(
-        matcher is None
-        or accepts_all(matcher)
-        or (name in expected and (same(matcher, expected[name]) or _fits_text(matcher, plain(expected[name]))))
-        for name, matcher in wanted.items()
+def _overlap(wide: Placed, narrow: Effect) -> Overlap:
+    """What an allowed or forbidden effect has to do with the changes that an expected one would claim."""
+    rule = wide.effect
+    if (rule.verb, rule.observable) != (narrow.verb, narrow.observable):
+        return Overlap.NONE
+    is_forbidden = wide.which == "forbid"
+    if narrow.verb in _TOTAL:
+        names = {STAR, *rule.fields, *narrow.fields}
+        fields = together(of_matchers(_asked_of(rule, n, forbidden=is_forbidden), _asked_of(narrow, n)) for n in names)
+    else:
+        fields = of_fields({n: m for n, m in rule.fields.items() if n != STAR}, _known(narrow, rule.fields))
+    return together(
+        [
+            of_paths(rule.path, narrow.path),
+            of_paths(rule.from_, narrow.from_),
+            of_contents(rule.contents, narrow.contents),
+            of_fields(rule.where, _known(narrow, rule.where) if narrow.verb in _WHERE_IS_FIELDS else narrow.where),
+            fields,
+        ]
     )
 
 
-def _fits_text(matcher: object, text: object) -> bool:
-    if not isinstance(text, str):
-        return False
-    found = plain(matcher)
-    return found == text if isinstance(found, str) else isinstance(found, Regex) and fits(found.regex, text)
+def _known(effect: Effect, names: Iterable[str]) -> dict[str, object]:
+    """What an effect says of some fields, by whatever key; of new rows every field is known."""
+    selected = effect.where if effect.verb in _WHERE_IS_FIELDS else {}
+    said = {n: _asked_of(effect, n) for n in names if effect.verb == "inserted" or n in effect.fields}
+    return said | {name: _both(matcher, said.get(name)) for name, matcher in selected.items()}
 
 
-def _allows(wide: Effect, narrow: Effect) -> bool:
-    """Whether an allowed effect explains whatever an expected one would claim, and more or the same."""
-    if (wide.verb, wide.observable) != (narrow.verb, narrow.observable):
-        return False
-    for pattern, path in ((wide.path, narrow.path), (wide.from_, narrow.from_)):
-        if pattern is not None and (path is None or not covers(pattern, path)):
-            return False
-    contents = [rule for rule in wide.contents if not accepts_all(rule)]
-    if any(all(rule != other for other in narrow.contents) for rule in contents):
-        return False
-    known = narrow.where | (narrow.fields if narrow.verb in _WHERE_IS_FIELDS else {})
-    if not implies(known, wide.where):
-        return False
-    names = {STAR, *wide.fields, *narrow.fields}
-    return all(accepts_all(asked := _asked_of(wide, name)) or same(asked, _asked_of(narrow, name)) for name in names)
+def _both(one: object, other: object | None) -> object:
+    return one if other is None or accepts_all(other) else AllOf.model_construct(all_of=[one, other])
 
 
 _EMPTY = Is.model_validate({"is": "empty"})
@@ -348,10 +384,10 @@ _UNCHANGED = Is.model_validate({"is": "unchanged"})
 _ANYTHING = Is.model_validate({"is": "any", "because": "it is not looked at"})
 
 
-def _asked_of(effect: Effect, name: str) -> object:
-    """The matcher of a field, named or not."""
+def _asked_of(effect: Effect, name: str, *, forbidden: bool = False) -> object:
+    """The matcher of a field, named or not; what is forbidden looks at unnamed fields only where it says so."""
     rest = _EMPTY if effect.verb == "inserted" else _UNCHANGED
-    is_total = effect.verb in _TOTAL or (effect.verb == "modified" and effect.fields)
+    is_total = not forbidden and (effect.verb in _TOTAL or (effect.verb == "modified" and bool(effect.fields)))
     return effect.fields.get(name, effect.fields.get(STAR, rest if is_total else _ANYTHING))
 
 
@@ -420,6 +456,21 @@ def _no_identity(view: View) -> Iterator[Hit]:
             )
 
 
+def _bad_key(view: View) -> Iterator[Hit]:
+    for name, spec in view.contract.observe.items():
+        if not isinstance(spec, DbfTable | SqlTable):
+            continue
+        if "key" in spec.model_fields_set and not spec.key:
+            yield Hit(
+                ("observe", name, "key"),
+                "an empty key identifies nothing: rows are told apart by their place or content, as without one",
+                "name the fields that identify a row, or leave `key` out",
+            )
+        for index, column in enumerate(spec.key):
+            if column in spec.key[:index]:
+                yield Hit(("observe", name, "key", index), f"`{shown(column)}` is named twice", "name each field once")
+
+
 def _loose_key(view: View) -> Iterator[Hit]:
     for item in view.named:
         if item.field in view.key(item.observable):
@@ -459,10 +510,19 @@ RULES = (
     ),
     Rule(
         "covers-expected", "error",
-        "An `ignore` or `allow` covers what an effect expects, or a file tree is expected to show what belongs to a table.",
-        "What is ignored is never seen, so that the expected effect is always missing; what is allowed may be wrong.",
+        "An `ignore`, `allow` or `forbid` covers what an effect expects or a part of it, or a file tree is expected to show what "
+        "belongs to a table.",
+        "What is ignored is never seen, and what is forbidden fills no expectation, so that the effect is always missing; what is "
+        "allowed may be wrong.",
         "Narrow the pattern so that it leaves out what is expected.",
         _covers_expected,
+    ),
+    Rule(
+        "may-cover-expected", "warning",
+        "An `ignore`, `allow` or `forbid` of which nobody can tell without a run whether it covers what an effect expects.",
+        "If it does, the effect is missing, or may be wrong, in some runs and not in others.",
+        "Say more on both sides, so that they can be told apart: a value, a pattern, a range.",
+        _may_cover_expected,
     ),
     Rule(
         "no-identity", "error",
@@ -470,6 +530,13 @@ RULES = (
         "Rows are then told apart by their place, or only by their content: an update may be seen as a row gone and another come.",
         "Declare the key of the table.",
         _no_identity,
+    ),
+    Rule(
+        "bad-key", "error",
+        "A `key` that is empty, or that names a field twice.",
+        "It looks as if rows were identified, and they are not, or not by what was meant.",
+        "Name the fields that identify a row, each once.",
+        _bad_key,
     ),
     Rule(
         "broad-pattern", "warning",

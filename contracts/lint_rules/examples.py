@@ -144,6 +144,28 @@ effects:
 stages: {commit: {changed: disk}}
 """,
     ),
+    "may-cover-expected": Example(
+        """\
+effects:
+  expect:
+    - inserted: customers
+      fields: {NR: '{{number}}', NAME: {regex: '{{name}}( .*)?'}}
+  allow:
+    - inserted: customers
+      fields: {NR: {regex: '.{4}'}, NAME: {regex: '.* AG'}}
+      because: companies are added by the program itself
+""",
+        """\
+effects:
+  expect:
+    - inserted: customers
+      fields: {NR: '{{number}}', NAME: {regex: '{{name}}( .*)?'}}
+  allow:
+    - inserted: customers
+      fields: {NR: {regex: '9.{3}'}, NAME: {regex: '.* AG'}}
+      because: companies are added by the program itself
+""",
+    ),
     "no-identity": Example(
         """\
 observe:
@@ -162,6 +184,38 @@ effects:
     - updated: customers
       where: {NR: '{{number}}'}
       fields: {NAME: '{{name}}'}
+""",
+    ),
+    "bad-key": Example(
+        """\
+observe:
+  customers: {dbf: 'C:\\SHOP\\CUSTOMER.DBF', key: [NR, NR]}
+""",
+        """\
+observe:
+  customers: {dbf: 'C:\\SHOP\\CUSTOMER.DBF', key: [NR]}
+""",
+    ),
+    "confirm-each-other": Example(
+        """\
+parameters: {name: Huber}
+instruction: Add the customer {{name}} and return the number.
+effects:
+  expect:
+    - {inserted: customers, name: customer, fields: {NR: {returned: number}, NAME: '{{name}}'}}
+returns:
+  schema: {type: object, required: [number], properties: {number: {type: string}}}
+  expect: {number: {field: customer.NR}}
+""",
+        """\
+parameters: {name: Huber}
+instruction: Add the customer {{name}} and return the number.
+effects:
+  expect:
+    - {inserted: customers, name: customer, fields: {NR: {generated: next}, NAME: '{{name}}'}}
+returns:
+  schema: {type: object, required: [number], properties: {number: {type: string}}}
+  expect: {number: {field: customer.NR}}
 """,
     ),
     "broad-pattern": Example(
@@ -205,6 +259,18 @@ effects:
   expect:
     - {inserted: customers, fields: {NR: {generated: next}, NAME: Huber}}
     - {present: screen, where: {title: Customers}}
+""",
+    ),
+    "nothing-required": Example(
+        """\
+effects:
+  expect:
+    - {inserted: customers, count: {min: 0, max: 1}, fields: {NR: '{{number}}', NAME: '{{name}}'}}
+""",
+        """\
+effects:
+  expect:
+    - {inserted: customers, count: {min: 1, max: 2}, fields: {NR: '{{number}}', NAME: '{{name}}'}}
 """,
     ),
     "unexpected-change": Example(

@@ -50,6 +50,18 @@ def _no_expected_change(view: View) -> Iterator[Hit]:
     )
 
 
+def _nothing_required(view: View) -> Iterator[Hit]:
+    if not view.contract.state_changing:
+        return
+    data = [p for p in view.listed("expect") if _is_of_data(view, p) and p.effect.applies(success=True)]
+    if data and all(_needed(placed.effect) == 0 for placed in data):
+        yield Hit(
+            (*data[0].loc, "count"),
+            "every expected change may be missing: a run that does nothing would be a success",
+            "let one of them be needed: leave `count` out, or give it a `min` above 0",
+        )
+
+
 def _unexpected_change(view: View) -> Iterator[Hit]:
     if view.contract.state_changing:
         return
@@ -114,7 +126,7 @@ def _contradicts(view: View) -> Iterator[Hit]:
         for placed in view.listed("expect"):
             if not placed.effect.applies(success=True):
                 continue
-            least = _least(1 if placed.effect.count is None else placed.effect.count)
+            least = _needed(placed.effect)
             match need:
                 case RequireRows() if need.rows == placed.effect.observable:
                     why = _against_rows(view, need, placed.effect, least)
@@ -170,6 +182,11 @@ def _against_files(need: RequireFile, effect: Effect, least: int) -> str:
 
 def _bare(path: str) -> str:
     return fold(path).removeprefix(SEPARATOR)
+
+
+def _needed(effect: Effect) -> int:
+    """How many changes an expected effect needs."""
+    return _least(1 if effect.count is None else effect.count)
 
 
 def _least(count: Count) -> int:
@@ -286,6 +303,13 @@ RULES = (
         "A run that does nothing would be a success.",
         "Observe what the task changes and expect the change.",
         _no_expected_change,
+    ),
+    Rule(
+        "nothing-required", "error",
+        "`state_changing: true`, and every expected change of data may be missing (`min: 0`).",
+        "A run that does nothing would be a success.",
+        "Let at least one be needed: leave its `count` out, or give it a `min` above 0.",
+        _nothing_required,
     ),
     Rule(
         "unexpected-change", "error",

@@ -169,6 +169,8 @@ def holds(matcher: Any, cell: Cell | None, context: RunContext = RUN, **around: 
         ({"is": "blank"}, num(0, has_blank=False), True),
         ({"is": "blank"}, num(1, has_blank=False), False),
         ({"is": "blank"}, null(), False),
+        ({"between": ["2026-01-01", "2026-12-31"]}, flag(True), False),
+        ({"between": ["2026-01-01", "2026-12-31"]}, Cell(Kind.BINARY, b"2026-11-29"), False),
         ({"is": "blank"}, ZEROS, False),
         ({"not": {"is": "blank"}}, ZEROS, True),
         ({"is": "empty"}, ZEROS, True),
