@@ -40,8 +40,9 @@ def built(folder: Path, target: str) -> Path:
             shutil.copyfile(file, copy)
         try:
             done = subprocess.run(
-                ["make", "-s", "-C", place, target], capture_output=True, text=True, check=False, timeout=_SECONDS
-            )
+                ["make", "-s", "-C", place, target],
+                capture_output=True, text=True, check=False, timeout=_SECONDS, start_new_session=True,
+            )  # fmt: skip
         except FileNotFoundError:
             raise MachineError(f"{folder} cannot be built: the program make is not installed") from None
         except subprocess.TimeoutExpired:

@@ -33,6 +33,7 @@ _SYSTEM = (
     "--ro-bind-try", "/etc/alternatives", "/etc/alternatives", "--ro-bind-try", "/etc/fonts", "/etc/fonts",
     "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache",
     "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run",
+    "--perms", "1777", "--dir", "/tmp/.X11-unix",
 )  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def overlay_works(folder: Path) -> bool:
             path.mkdir()
         overlay = Overlay((paths[0],), paths[1], paths[2], paths[3])
         command = [*_namespaces(), "mount", "-t", "overlay", "legacyproof", "-o", overlay.options(), str(paths[3])]
-        done = subprocess.run(command, capture_output=True, check=False, timeout=20)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=20, start_new_session=True)
         with contextlib.suppress(OSError):
             (paths[2] / "work").chmod(0o700)
         return done.returncode == 0
@@ -126,7 +127,12 @@ class Sandbox:
             command = [*_namespaces(), "sh", "-c", mount, "sh", drive.options(), str(drive.mount_point), *command]
         with log.open("ab") as errors:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, pass_fds=(theirs.fileno(),)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl+C on the runner's terminal means the runner, who ends its machines in order
             )
         theirs.close()
         ours.settimeout(timeout)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from contracts.schema import SetupStep, StartProgram
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
-from runner.machines import folders, sealing, wine_base
+from runner.machines import folders, sealing, wine_base, xserver
 from runner.machines.base import DiskState, Freshness, Leftover, MachineError, Tag, home, is_locked, lock
 from runner.machines.folders import MachineFolder
 from runner.machines.images import Image
@@ -193,8 +193,9 @@ class WineMachine:
         drive = self.folder / "drive"
         # The set-up's layer holds a whole drive where clones are copies (see _with_setup).
         done = subprocess.run(
-            ["cp", "-a", "--reflink=auto", layers[0], drive], capture_output=True, text=True, check=False, timeout=600
-        )
+            ["cp", "-a", "--reflink=auto", layers[0], drive],
+            capture_output=True, text=True, check=False, timeout=600, start_new_session=True,
+        )  # fmt: skip
         if done.returncode != 0:
             raise MachineError(f"the drive could not be copied: {done.stderr.strip()[-500:]}")
         return drive
@@ -207,12 +208,12 @@ class WineMachine:
         """
         begun = time.monotonic()
         size = self._image.manifest.display
-        self._screen = XServer(self.folder / "tmp", size.width, size.height)
+        self._screen = XServer(self.folder / "screen", size.width, size.height)
         drive = self._drive()
         self._sandbox = Sandbox.open(
             drive,
-            environment=wine_base.environment(self._image) | {"DISPLAY": ":0", "XAUTHORITY": "/tmp/.xauthority"},
-            binds={self._screen.sockets: "/tmp/.X11-unix", self._screen.cookie: "/tmp/.xauthority"},
+            environment=wine_base.environment(self._image) | {"DISPLAY": xserver.DISPLAY},
+            binds={self._screen.folder: xserver.SEEN_AS},
             hostname="PRAXIS",
             log=self.folder / "sandbox.log",
         )
@@ -221,7 +222,7 @@ class WineMachine:
         self._disk = WineDisk(drive, self._lower()[0], self._sandbox, self._guest)
         # Wine comes after screen and keyboard: services of its own open windows, and a desktop that finds no screen yet, or one with
         # another keymap, stays as it is.
-        self._screen.wait()
+        self._screen.start(self._sandbox)
         self._guest.warm_up()
         self.timings["clone"] = time.monotonic() - begun
         answered = prove(self._guest)
@@ -277,10 +278,10 @@ class WineMachine:
         begun = time.monotonic()
         if self._guest is not None:
             self._guest.close()
+        if self._screen is not None:
+            self._screen.close()
         if self._sandbox is not None:
             self._sandbox.kill()
-        if self._screen is not None:
-            self._screen.kill()
         self._place.remove()
         self.timings["discard"] = time.monotonic() - begun
 

@@ -51,7 +51,9 @@ def wine_version() -> str:
         MachineError: It is not installed; the message says how to install it.
     """
     try:
-        done = subprocess.run([WINE, "--version"], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [WINE, "--version"], capture_output=True, text=True, check=True, timeout=60, start_new_session=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise MachineError(f"Wine does not run ({error}); `make setup` installs what is needed") from None
     return done.stdout.strip()
@@ -82,7 +84,9 @@ def _put_program(prefix: Path, image: Image, program: Program) -> None:
         recipe = image.folder / program.recipe
         if (recipe / "seed.py").is_file():
             seed = [sys.executable, "seed.py", str(target)]
-            done = subprocess.run(seed, cwd=recipe, capture_output=True, text=True, check=False, timeout=120)
+            done = subprocess.run(
+                seed, cwd=recipe, capture_output=True, text=True, check=False, timeout=120, start_new_session=True
+            )
             if done.returncode != 0:
                 raise MachineError(f"{recipe / 'seed.py'} failed: {done.stderr.strip()[-2000:]}")
         shutil.copy2(built(recipe, program.executable), target)

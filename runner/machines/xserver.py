@@ -1,176 +1,142 @@
-"""The embedded machine's screen: Xtigervnc, on a private ``/tmp``, serving RFB on a loopback port with a password.
+"""The embedded machine's screen: Xtigervnc, inside the machine's own sandbox, serving RFB on a loopback port with a password.
 
-Every machine's X server is display 0: its socket lies in the machine's own folder, so displays cannot collide, and nothing
-stays behind in the host's ``/tmp`` however it ends.
+A screen and the programs on it tell each other names: of shared memory, of sockets, of processes. Such a name means something else in
+another namespace, where another program may own it; so the server lives where its programs live. Nothing of the host reaches
+it but one listening socket, which the runner opens and hands in: a socket stays in the network that it was made in.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import selectors
 import shutil
 import socket
-import struct
-import subprocess
 import time
 from pathlib import Path
 
 from runner.display.handshake import DisplayAddress, answer_challenge, password_bytes
+from runner.guests.base import GuestLost, Unreadable
 from runner.machines.base import MachineError
+from runner.machines.sandbox import Sandbox
 
 _KEYMAP = Path(__file__).resolve().parent.parent.parent / "vm_images" / "wine" / "xkb"
 _FIXED_KEY = "\x17Rk\x06#NX\x07"
 """The constant with which every VNC server hides the password in its file (no secret, and no protection)."""
-_COOKIE_FAMILY_ANY = 0xFFFF
-_PORT_TRIES = 8
-
-
-def _cookie_file(path: Path) -> None:
-    """Writes an Xauthority file whose one random cookie fits every display (format: Xau(3))."""
-    fields = (b"", b"", b"MIT-MAGIC-COOKIE-1", secrets.token_bytes(16))
-    path.write_bytes(
-        struct.pack(">H", _COOKIE_FAMILY_ANY) + b"".join(struct.pack(">H", len(field)) + field for field in fields)
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+SEEN_AS = "/screen"
+"""Where the sandbox shows a screen's folder, read-only."""
+DISPLAY = ":0"
 
 
 class XServer:
-    """One running X server."""
+    """One X server: made before its sandbox, started in it by :meth:`start`; it ends with the sandbox."""
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
-        """Starts it; :meth:`wait` tells when it can be used.
+        """Prepares it.
 
         Args:
-            folder: A new folder for its sockets and files: its ``/tmp``.
+            folder: A new folder for its files, which its sandbox has to show as :data:`SEEN_AS`.
             width: Screen width in pixels.
             height: Screen height in pixels.
         """
-        self._folder = folder
+        self.folder = folder
         self._size = f"{width}x{height}"
         self._password = secrets.token_urlsafe(6)[:8]
-        self._ready: int | None = None
-        (folder / ".X11-unix").mkdir(parents=True)
-        (folder / ".X11-unix").chmod(0o1777)
+        self._log = folder.with_name(f"{folder.name}.log")
+        self._control: socket.socket | None = None
+        self._port = 0
+        folder.mkdir(parents=True)
         shutil.copytree(_KEYMAP, folder / "xkb")
-        _cookie_file(self.cookie)
-        (folder / "password").write_bytes(answer_challenge(_FIXED_KEY, password_bytes(self._password)))
-        for file in (self.cookie, folder / "password"):
-            file.chmod(0o600)
-        self._launch()
-
-    @property
-    def cookie(self) -> Path:
-        """The Xauthority file that its clients need."""
-        return self._folder / "cookie"
-
-    @property
-    def sockets(self) -> Path:
-        """The folder with its UNIX socket; shown to clients as ``/tmp/.X11-unix``."""
-        return self._folder / ".X11-unix"
-
-    @property
-    def pid(self) -> int:
-        """The host's number of its outermost process."""
-        return self._process.pid
+        password = folder / "password"
+        password.touch(0o600)
+        password.write_bytes(answer_challenge(_FIXED_KEY, password_bytes(self._password)))
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
-        return self._process.poll() is None
+        """Whether it has been started and still runs."""
+        if self._control is None:
+            return False
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            return not selector.select(0)  # the station says when it has ended, and nothing else
 
     @property
     def address(self) -> DisplayAddress:
         """Where it serves RFB."""
         return DisplayAddress("127.0.0.1", self._port, self._password)
 
-    def _launch(self) -> None:
-        self._port = _free_port()
-        self._ready, write_end = os.pipe2(os.O_CLOEXEC)
-        command = [
-            *self._inside("--unshare-pid", "--proc", "/proc"), "Xtigervnc", ":0", "-displayfd", str(write_end), "-nolisten", "tcp", "-nolisten", "local", "-noreset",
-            "-auth", "/tmp/cookie", "-geometry", self._size, "-depth", "24", "-localhost", "-UseIPv6=0",
-            "-rfbport", str(self._port), "-SecurityTypes", "VncAuth", "-PasswordFile", "/tmp/password",
-            "-AlwaysShared", "-AcceptSetDesktopSize=0", "-BlacklistThreshold=1000000", "-desktop", "legacyproof",
-        ]  # fmt: skip
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(write_end,)
-            )
-        os.close(write_end)
-
-    def _inside(self, *more: str) -> list[str]:
-        """The command prefix that gives a program the machine's folder as its ``/tmp``."""
-        return [
-            "bwrap", "--dev-bind", "/", "/", "--bind", str(self._folder), "/tmp", "--die-with-parent", "--new-session",
-            *more, "--",
-        ]  # fmt: skip
-
-    def _load_keymap(self) -> None:
-        """Gives the display keys for umlauts and accented letters (why: see the symbols file)."""
-        command = [*self._inside("--setenv", "XAUTHORITY", "/tmp/cookie"), "xkbcomp", "-w0", "-I/tmp/xkb"]
-        try:
-            done = subprocess.run(
-                [*command, "/tmp/xkb/keymap", ":0"], capture_output=True, text=True, check=False, timeout=20
-            )
-        except subprocess.TimeoutExpired:
-            raise MachineError("the display's keyboard could not be set in time") from None
-        if done.returncode != 0:
-            raise MachineError(f"the display's keyboard could not be set: {done.stderr.strip()[-500:]}")
-
-    def wait(self, timeout: float = 20.0) -> None:
-        """Waits until clients can connect.
+    def start(self, sandbox: Sandbox, timeout: float = 20.0) -> None:
+        """Starts it and waits until clients can connect and its keyboard is set.
 
         Args:
+            sandbox: Where it shall run.
             timeout: Seconds.
 
         Raises:
-            MachineError: It did not start, and has been ended; the message holds the end of its log.
+            MachineError: It did not start; the message holds what it said.
         """
         deadline = time.monotonic() + timeout
-        for attempt in range(_PORT_TRIES):
-            if attempt:
-                self._launch()  # another program may have taken the port between choosing and using it
-            if self._listens(deadline):
-                self._load_keymap()
-                return
-            with contextlib.suppress(subprocess.TimeoutExpired):  # its log is to be whole
-                self._process.wait(timeout=max(0.1, deadline - time.monotonic()))
-            self.kill()
-            if time.monotonic() > deadline:
-                break
-        said = (self._folder / "log").read_bytes()[-1500:].decode(errors="replace").strip()
-        raise MachineError(f"the X server did not start: {said or 'it said nothing'}")
-
-    def _listens(self, deadline: float) -> bool:
-        """Waits for its display's number and a newline, which it writes once all its sockets listen; asked once a launch."""
-        assert self._ready is not None
+        ready, number = os.pipe2(os.O_CLOEXEC)
         try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._ready, selectors.EVENT_READ)
-                while (left := deadline - time.monotonic()) > 0 and selector.select(left):
-                    said = os.read(self._ready, 64)
-                    if said.endswith(b"\n"):
-                        return True
-                    if not said:
-                        break
+            with socket.create_server(("127.0.0.1", 0)) as listening, self._log.open("ab") as log:
+                self._port = listening.getsockname()[1]
+                self._control = sandbox.spawn(
+                    self._command(), stdin=listening.fileno(), stdout=number, stderr=log.fileno()
+                )
+            os.close(number)
+            number = -1
+            if not _listens(ready, deadline):
+                raise MachineError(f"the X server did not start: {self._why(deadline)}")
+            done = sandbox.run(
+                ["/usr/bin/xkbcomp", "-w0", f"-I{SEEN_AS}/xkb", f"{SEEN_AS}/xkb/keymap", DISPLAY],
+                timeout=max(1.0, deadline - time.monotonic()),
+            )
+            if done.status != 0:
+                said = done.stderr.decode(errors="replace").strip()[-500:]
+                raise MachineError(f"the display's keyboard could not be set: {said}")
+        except (Unreadable, GuestLost, TimeoutError) as error:
+            raise MachineError(f"the X server did not start: {error}") from None
         finally:
-            self._let_go()
-        return False
+            for handle in (ready, number):
+                if handle >= 0:
+                    os.close(handle)
 
-    def _let_go(self) -> None:
-        if self._ready is not None:
-            os.close(self._ready)
-            self._ready = None
+    def _command(self) -> list[str]:
+        return [
+            "/usr/bin/Xtigervnc", DISPLAY, "-displayfd", "1", "-nolisten", "tcp", "-nolisten", "local", "-noreset",
+            "-geometry", self._size, "-depth", "24", "-SecurityTypes", "VncAuth", "-PasswordFile", f"{SEEN_AS}/password",
+            "-AlwaysShared", "-AcceptSetDesktopSize=0", "-BlacklistThreshold=1000000", "-desktop", "legacyproof",
+            # The listening socket is its standard input. Last, since from then on it writes no complaints.
+            "-inetd",
+        ]  # fmt: skip
 
-    def kill(self) -> None:
-        """Ends it; safe to call twice."""
-        self._let_go()
-        self._process.kill()
-        self._process.wait(timeout=20)
+    def _why(self, deadline: float) -> str:
+        """What is known of a server that did not start."""
+        said = self._log.read_bytes()[-1500:].decode(errors="replace").strip()
+        assert self._control is not None
+        self._control.settimeout(max(0.1, deadline - time.monotonic()))
+        ended = "it neither wrote its display's number nor ended in time"
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            ended = f"it ended with status {json.loads(self._control.recv(1000))['status']}"
+        return f"{ended}; it said: {said}" if said else f"{ended}, without a word"
+
+    def close(self) -> None:
+        """Ends it; safe to call twice, and not needed where its sandbox is ended."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+
+def _listens(ready: int, deadline: float) -> bool:
+    """Waits for its display's number and a newline, which it writes once all its sockets listen."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(ready, selectors.EVENT_READ)
+        while (left := deadline - time.monotonic()) > 0 and selector.select(left):
+            said = os.read(ready, 64)
+            if said.endswith(b"\n"):
+                return True
+            if not said:
+                break
+    return False

@@ -113,7 +113,7 @@ def _ask(job: dict[str, Any], within: float) -> dict[str, Any]:
         done = subprocess.run(
             [sys.executable, "-m", "runner.sql.child"],
             input=json.dumps({**job, "lifeline": theirs}).encode(), capture_output=True, timeout=within, check=False,
-            env=environment, pass_fds=(theirs,),
+            env=environment, pass_fds=(theirs,), start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"error": f"it could not be read within {within:g} s"}

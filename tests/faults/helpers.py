@@ -66,3 +66,19 @@ def run_agent(
     assert [r.run for r in campaign.records()] == [record.run]
     assert not list(campaign.folder.glob(".*"))
     return record, campaign
+
+
+def below(pid: int) -> set[int]:
+    """Every living process that descends from one."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found: set[int] = set()
+    level = {pid}
+    while level := {child for child, parent in parents.items() if parent in level}:
+        found |= level
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -11,16 +12,18 @@ import pytest
 from runner.agents.base import AgentReport, AgentTask
 from runner.machines.base import home
 from runner.machines.folders import processes_of
-from tests.faults.helpers import run_agent
+from tests.faults.helpers import below, run_agent
 
 pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("checkpoint")]
 
 
 def kill_processes(part: bytes) -> None:
     """Kills those processes of the machine whose command line holds a text."""
-    for pid in processes_of(home() / "machines"):
-        if part in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
+    machine = processes_of(home() / "machines")
+    for pid in {*machine, *(each for one in machine for each in below(one))}:
+        with contextlib.suppress(OSError):  # it has ended with another one
+            if part in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("part", [b"station.py", b"Xtigervnc"])

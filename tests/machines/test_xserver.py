@@ -1,25 +1,43 @@
-"""A display that does not come up: the wait for it ends in time, and nothing of it is left."""
+"""A display that does not come up: the wait for it ends in time, its reason is told, and nothing of it is left."""
 
 from __future__ import annotations
 
 import os
+import socket
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from runner.display.rfb import RfbClient
 from runner.machines.base import MachineError
-from runner.machines.xserver import XServer
+from runner.machines.sandbox import Sandbox
+from runner.machines.xserver import SEEN_AS, XServer
+
+pytestmark = pytest.mark.machine
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp"}
 
 
-def instead(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> XServer:
-    """A display whose program is a shell script; ``$ready`` is the descriptor for its number."""
-    tools = folder / "tools"
-    tools.mkdir()
-    find = 'while [ "$1" != -displayfd ]; do shift; done; ready=$2\n'
-    (tools / "bwrap").write_text(f"#!/bin/bash\n{find}{script}\n")
-    (tools / "bwrap").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    return XServer(folder / "display", 640, 480)
+@pytest.fixture
+def server(tmp_path: Path) -> XServer:
+    return XServer(tmp_path / "screen", 640, 480)
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, server: XServer) -> Iterator[Sandbox]:
+    drive = tmp_path / "drive"
+    drive.mkdir()
+    made = Sandbox.open(
+        drive, environment=ENVIRONMENT, binds={server.folder: SEEN_AS}, hostname="TEST", log=tmp_path / "sandbox.log"
+    )
+    yield made
+    made.kill()
+
+
+def instead(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Starts a shell script in place of the X server."""
+    monkeypatch.setattr(XServer, "_command", lambda self: ["/bin/bash", "-c", script])
 
 
 def descriptors() -> set[str]:
@@ -31,38 +49,73 @@ def _is_open(name: str) -> bool:
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
+def until_ended(server: XServer) -> None:
+    deadline = time.monotonic() + 20
+    while server.alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not server.alive
+
+
+def test_it_serves_on_the_hosts_loopback_and_its_end_is_seen(server: XServer, sandbox: Sandbox) -> None:
+    assert not server.alive
+    server.start(sandbox)
+    assert server.alive
+    with RfbClient.connect(server.address) as screen:
+        assert screen.size == (640, 480)
+    sandbox.run(
+        ["/bin/sh", "-c", 'for p in /proc/[0-9]*; do grep -q Xtigervnc $p/comm && kill -9 "${p#/proc/}"; done'],
+        timeout=20,
+    )
+    until_ended(server)
+    with socket.socket() as late:
+        assert late.connect_ex((server.address.host, server.address.port)) != 0
+
+
+def test_each_has_a_port_of_its_own_from_the_start(tmp_path: Path, server: XServer, sandbox: Sandbox) -> None:
+    """No other program can take it between choosing and using: the socket that listens is the one that was handed in."""
+    server.start(sandbox)
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", server.address.port))
+
+
 @pytest.mark.parametrize(
-    "script",
+    ("script", "said"),
     [
-        "exec sleep 60",
-        'printf 0 >&"$ready"; exec sleep 60',
-        'eval "exec $ready>&-"; exec sleep 60',
+        ("echo hard to start >&2; exec sleep 60", "neither .* nor ended in time; it said: hard to start"),
+        ("printf 0; exec sleep 60", "neither .* nor ended in time, without a word"),
+        ("exec >&-; exec sleep 60", "neither .* nor ended in time, without a word"),
+        ("echo no fonts >&2; exit 7", "ended with status 7; it said: no fonts"),
+        ("exit 1", "ended with status 1, without a word"),
     ],
-    ids=["silent", "half its number", "without the descriptor"],
+    ids=["silent", "half its number", "without the descriptor", "with a reason", "without a reason"],
 )
-def test_a_server_that_neither_writes_nor_ends_is_ended_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+def test_a_server_that_does_not_come_up_is_told_in_time(
+    server: XServer, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, script: str, said: str
 ) -> None:
     before = descriptors()
-    server = instead(tmp_path, monkeypatch, f"echo hard to start; {script}")
-    with pytest.raises(MachineError, match="hard to start"):
-        server.wait(1.0)
+    instead(monkeypatch, script)
+    with pytest.raises(MachineError, match=said):
+        server.start(sandbox, timeout=2.0)
+    server.close()
+    server.close()  # twice is no mistake
     assert not server.alive
     assert descriptors() == before
 
 
-def test_a_server_that_ends_is_started_anew_on_another_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = instead(tmp_path, monkeypatch, "echo the port is taken; exit 1")
-    with pytest.raises(MachineError, match="the port is taken"):
-        server.wait(60.0)
-    assert (tmp_path / "display" / "log").read_text().count("taken") == 8
-    assert not server.alive
+def test_a_server_that_is_not_installed(server: XServer, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(XServer, "_command", lambda self: ["/usr/bin/no-such-server"])
+    with pytest.raises(MachineError, match="no-such-server could not be started"):
+        server.start(sandbox)
 
 
-def test_a_server_that_nobody_waited_for_leaves_nothing_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = descriptors()
-    server = instead(tmp_path, monkeypatch, "exec sleep 60")
-    server.kill()
-    server.kill()  # twice is no mistake
+def test_a_keyboard_that_cannot_be_set_is_told(server: XServer, sandbox: Sandbox) -> None:
+    (server.folder / "xkb" / "keymap").write_text("xkb_keymap { nonsense };")
+    with pytest.raises(MachineError, match=r"keyboard could not be set: .*not compiled"):
+        server.start(sandbox)
+
+
+def test_a_sandbox_that_is_gone(server: XServer, sandbox: Sandbox) -> None:
+    sandbox.kill()
+    with pytest.raises(MachineError, match="sandbox is gone"):
+        server.start(sandbox)
     assert not server.alive
-    assert descriptors() == before

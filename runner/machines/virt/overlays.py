@@ -15,7 +15,9 @@ _TOOL = "qemu-img"
 
 def _run(argv: list[str], what: str, timeout: float) -> str:
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False, timeout=timeout)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", check=False, timeout=timeout, start_new_session=True
+        )
     except FileNotFoundError:
         raise MachineError(f"{argv[0]} is not installed; `make setup-vm` installs what is needed") from None
     except subprocess.TimeoutExpired:

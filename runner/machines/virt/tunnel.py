@@ -99,7 +99,9 @@ def _ssh(uri: str, forward: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
     # its input any more, however this process ends.
     command = ["ssh", "-T", *options, "-L", forward, *ssh_arguments(uri), "cat"]
     try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+        )
     except FileNotFoundError:
         raise MachineError("ssh is not installed; Debian: openssh-client") from None
 
