@@ -90,9 +90,11 @@ def _legacy() -> dict[str, int]:
     for high, codec in ((3, "iso8859_4"), (2, "iso8859_3"), (1, "iso8859_2")):  # a later one takes precedence
         for byte in range(0xA0, 0x100):
             character = bytes([byte]).decode(codec, "ignore")
-            if ord(character or "\0") > 0xFF and unicodedata.category(character).startswith("L"):
+            if ord(character or "\0") > 0xFF and (
+                unicodedata.category(character).startswith("L") or character in "˘˙˛˝"
+            ):
                 table[character] = high << 8 | byte
-    table["€"] = 0x20AC
+    table |= {"€": 0x20AC, "ƒ": 0x8F6, "‰": 0xAD5}
     table.update(zip("ŒœŸ", (0x13BC, 0x13BD, 0x13BE), strict=True))
     table.update(zip("—–…‘’“”‚„•™†‡", _PUBLISHING, strict=True))
     return table

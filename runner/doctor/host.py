@@ -25,6 +25,7 @@ _WINE_PROGRAMS = {
     "Xtigervnc": "tigervnc-standalone-server",
     "xkbcomp": "x11-xkb-utils",
     "make": "make",
+    "gcc": "gcc libc6-dev",
     "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64",
 }
 """What the embedded machine needs, and the Debian package of each."""

@@ -6,6 +6,7 @@ key shows, which waits for the next letter to make another one of it.
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import string
 from collections import Counter
@@ -17,6 +18,7 @@ SIGNS = string.ascii_lowercase + string.ascii_uppercase + string.digits + string
 """What every program needs: the characters of ASCII."""
 LETTERS = "äöüÄÖÜßéÉèàçñ€§°"
 """What German and other western names, sums and laws need."""
+_OF_WESTERN_EUROPE = 1252
 _PROBE = "a"
 _SHOWN = 12
 _LAYOUTS: Mapping[str, Mapping[str, str]] = {
@@ -26,6 +28,21 @@ _LAYOUTS: Mapping[str, Mapping[str, str]] = {
     "the guest has a French layout, the display types for another one": {"q": "a", "w": "z"},
 }
 """What a few characters arrive as, first fit first."""
+
+
+def others(code_page: int) -> str:
+    """The other printable characters of a Windows code page: neither ASCII nor among :data:`LETTERS`.
+
+    Args:
+        code_page: Its number. Of one whose characters are up to four bytes long, those of one byte are taken; of UTF-8 and of what is
+            not known, those of Western Europe.
+    """
+    try:
+        decode = codecs.lookup(f"cp{code_page}").decode
+    except LookupError:
+        return others(_OF_WESTERN_EUROPE)
+    found = [decode(bytes([byte]), "ignore")[0] for byte in range(0x80, 0x100)]
+    return "".join(c for c in found if c and c.isprintable() and c not in LETTERS) or others(_OF_WESTERN_EUROPE)
 
 
 def typed(characters: str) -> str:
@@ -76,6 +93,21 @@ def told(name: str, characters: str, wrong: Mapping[str, str]) -> Finding:
     more = f", and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
     return Finding(
         name, False, f"of {len(characters)} characters {len(wrong)} do not arrive: {shown}{more}", _remedy(wrong)
+    )
+
+
+def told_of_others(name: str, characters: str, wrong: Mapping[str, str]) -> Finding:
+    """The finding on characters that a keyboard need not have: that some are missing is no fault, but has to be known."""
+    if not wrong:
+        return told(name, characters, wrong)
+    lost = [character for character, got in wrong.items() if not got]
+    changed = [f"{character} as {got!r}" for character, got in wrong.items() if got]
+    parts = [f"{what}: {' '.join(those)}" for what, those in (("do not arrive", lost), ("arrive", changed)) if those]
+    return Finding(
+        name,
+        True,
+        f"of {len(characters)} characters {len(wrong)} cannot be typed; {'; '.join(parts)}",
+        f"let contracts do without these, or: {_remedy(wrong)}",
     )
 
 

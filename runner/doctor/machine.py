@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 
 from runner.conformance.clock import MAX_OFFSET, offset, utc_offset
@@ -46,6 +46,7 @@ def looks(machine: Machine, image: Image) -> Iterator[Look]:
         "keyboard: umlauts and other letters",
         lambda: typing(machine, "keyboard: umlauts and other letters", keyboard.LETTERS),
     )
+    yield "keyboard: the rest of the code page", lambda: rest_of_code_page(machine)
 
 
 def channel(guest: Guest) -> Finding:
@@ -118,9 +119,20 @@ def picture(machine: Machine) -> Finding:
     return Finding("display: picture", True, f"{len(colours)} colours")
 
 
-def typing(machine: Machine, name: str, characters: str) -> Finding:
+def rest_of_code_page(machine: Machine) -> Finding:
+    """Which of the characters that the guest's programs can store can be typed at all."""
+    characters = keyboard.others(machine.guest.probe("version").header.codepage_ansi)
+    return typing(machine, "keyboard: the rest of the code page", characters, keyboard.told_of_others)
+
+
+def typing(
+    machine: Machine,
+    name: str,
+    characters: str,
+    tell: Callable[[str, str, Mapping[str, str]], Finding] = keyboard.told,
+) -> Finding:
     """Characters typed through the display arrive in a program."""
     file = _FOLDER / f"tastatur-{secrets.token_hex(3)}.txt"
     with notepad(machine.guest, file) as window, RfbClient.connect(machine.display) as screen:
         text = type_and_save(machine.guest, screen, file, window, keyboard.typed(characters))
-    return keyboard.told(name, characters, keyboard.arrived(characters, text))
+    return tell(name, characters, keyboard.arrived(characters, text))

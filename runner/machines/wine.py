@@ -212,7 +212,7 @@ class WineMachine:
         drive = self._drive()
         self._sandbox = Sandbox.open(
             drive,
-            environment=wine_base.environment(self._image) | {"DISPLAY": xserver.DISPLAY},
+            environment=wine_base.with_screen(self._image, xserver.DISPLAY),
             binds={self._screen.folder: xserver.SEEN_AS},
             hostname="PRAXIS",
             log=self.folder / "sandbox.log",

@@ -25,6 +25,8 @@ RECIPE = 2
 WINE = Path("/usr/lib/wine/wine64")
 WINESERVER = Path("/usr/lib/wine/wineserver64")
 PROBE = r"C:\legacyproof\lpprobe.exe"
+_INPUT = "unicode_input.so"
+"""What brings typed characters to programs; it lies beside drive C."""
 _FONTS = Path("/usr/share/wine/fonts")
 _SERVICES_OFF = ("PlugPlay", "Spooler", "BITS", "wuauserv", "MSIServer", "FontCache3.0.0.0", "winebus", "nsiproxy")
 
@@ -41,6 +43,11 @@ def environment(image: Image) -> dict[str, str]:
         "PATH": "/usr/bin:/bin",
         "TZ": image.manifest.timezone,
     }
+
+
+def with_screen(image: Image, display: str) -> dict[str, str]:
+    """The environment of every program in a machine that has a screen, whose keyboard has more characters than Wine has keys."""
+    return environment(image) | {"DISPLAY": display, "LD_PRELOAD": f"/prefix/{_INPUT}"}
 
 
 @cache
@@ -62,7 +69,7 @@ def wine_version() -> str:
 def fingerprint(image: Image) -> str:
     """What the base of an image is kept under."""
     probe = hashlib.sha256()
-    for file in sources(FOLDER / "probe"):
+    for file in [*sources(FOLDER / "probe"), *sources(FOLDER / "wine" / "input")]:
         probe.update(file.name.encode() + b"\0" + file.read_bytes())
     return image.fingerprint(f"recipe {RECIPE}", wine_version(), probe.hexdigest())
 
@@ -166,6 +173,7 @@ def fill_prefix(prefix: Path, image: Image) -> None:
         TimeoutError: Wine did not get ready in time.
     """
     probe = built(FOLDER / "probe", "build/x86_64/lpprobe.exe")
+    unicode_input = built(FOLDER / "wine" / "input", f"build/{_INPUT}")
     prefix.mkdir()
     log = prefix.with_name("build.log")
     sandbox = Sandbox.open(prefix, environment=environment(image), binds={}, hostname="BUILD", log=log)
@@ -190,5 +198,6 @@ def fill_prefix(prefix: Path, image: Image) -> None:
     tools = prefix / "drive_c" / "legacyproof"
     tools.mkdir()
     shutil.copy2(probe, tools)
+    shutil.copy2(unicode_input, prefix)
     for program in image.manifest.programs.values():
         _put_program(prefix, image, program)

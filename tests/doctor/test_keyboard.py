@@ -6,7 +6,7 @@ import string
 
 import pytest
 
-from runner.doctor.keyboard import LETTERS, SIGNS, arrived, told, typed
+from runner.doctor.keyboard import LETTERS, SIGNS, arrived, others, told, told_of_others, typed
 
 
 def through(characters: str, table: dict[str, str]) -> str:
@@ -73,3 +73,37 @@ def test_many_wrong_ones_are_told_in_one_line_of_bounded_length() -> None:
     finding = told("keyboard", SIGNS, dict.fromkeys(SIGNS, "x"))
     assert "and 82 more" in finding.message
     assert len(finding.message) < 600
+
+
+@pytest.mark.parametrize("page", [1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258, 874, 850, 437])
+def test_every_printable_character_of_a_code_page_is_tried(page: int) -> None:
+    printable = {
+        c for byte in range(0x80, 0x100) if (c := bytes([byte]).decode(f"cp{page}", "ignore")) and c.isprintable()
+    }
+    assert set(others(page)) | (set(LETTERS) & printable) == printable
+    assert not set(others(page)) & set(SIGNS + LETTERS)
+    assert len(others(page)) == len(set(others(page)))
+
+
+def test_the_lost_e_with_two_dots_is_among_those_of_western_europe() -> None:
+    assert "ë" in others(1252)
+
+
+@pytest.mark.parametrize("page", [65001, 0, 99999])
+def test_of_a_code_page_that_is_not_known_those_of_western_europe_are_tried(page: int) -> None:
+    assert others(page) == others(1252)
+
+
+@pytest.mark.parametrize("page", [932, 936, 949, 950])
+def test_of_east_asian_code_pages_no_character_of_two_bytes_is_tried(page: int) -> None:
+    assert 0 < len(others(page)) <= 128
+
+
+def test_characters_that_a_keyboard_need_not_have_are_named_every_one() -> None:
+    characters = others(1252)
+    finding = told_of_others("keyboard", characters, {**dict.fromkeys(characters[:-1], ""), characters[-1]: "y"})
+    assert finding.ok is True  # no keyboard has them all
+    assert all(f" {character}" in finding.message for character in characters[:-1])
+    assert f"{characters[-1]} as 'y'" in finding.message
+    assert "let contracts do without these" in finding.remedy
+    assert told_of_others("keyboard", characters, {}).message.startswith(f"all {len(characters)} characters")
