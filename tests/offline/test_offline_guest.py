@@ -191,6 +191,12 @@ def test_a_tree_below_a_link_is_unreadable_not_missing(guest: OfflineGuest) -> N
     assert "Archive" in answer.faults[0].message
 
 
+def test_a_flat_listing_holds_a_folders_own_entries(guest: OfflineGuest) -> None:
+    whole, flat = guest.probe("files", "C:\\"), guest.probe("files", "--flat", "C:\\")
+    assert flat.files == tuple(entry for entry in whole.files if "\\" not in entry.path)
+    assert len(flat.files) < len(whole.files)
+
+
 def test_bounds_of_a_request_hold(guest: OfflineGuest) -> None:
     for option in (["--max-entries", "3"], ["--max-depth", "1"], ["--hash", "--max-read", "10"]):
         with pytest.raises(ProbeError) as caught:

@@ -445,6 +445,13 @@ def test_a_bound_that_is_just_met_does_not_truncate(resident: Resident, tree: Pa
         resident.ask("files", "--max-depth", "9", ROOT)
 
 
+def test_a_flat_listing_holds_a_folders_own_entries_and_is_whole(resident: Resident, tree: Path) -> None:
+    whole, flat = resident.ask("files", "--streams", ROOT), resident.ask("files", "--flat", "--streams", ROOT)
+    assert flat.files == tuple(entry for entry in whole.files if "\\" not in entry.path)
+    assert any(entry.kind == "dir" for entry in flat.files)
+    assert len(flat.files) < len(whole.files)
+
+
 def test_a_file_that_nobody_may_open(resident: Resident, machine: Machine) -> None:
     path = machine.drive / "gesperrt" / "a.dbf"
     path.parent.mkdir()

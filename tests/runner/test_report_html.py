@@ -21,6 +21,8 @@ from runner.record import (
     DiskFile,
     Intended,
     Missing,
+    RegistryGroup,
+    RegistrySpots,
     ReturnProblem,
     RunRecord,
     StageSeen,
@@ -87,6 +89,8 @@ def full_records(blobs: Blobs) -> list[RunRecord]:
         drives=["C"],
         left_out_disks=["vda"],
         files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")],
+        unseen=["u"],
+        registry=RegistrySpots(groups=[RegistryGroup(key="k", keys=1, volatile="v", examples=["e"])]),
     )
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
     filled["machine_notes"] = ["note"]
@@ -176,7 +180,38 @@ class TestTheRestOfTheDisk:
         assert "It could not be looked at: bad magic" in self.page(tmp_path, BlindSpots(unreadable="bad magic"))
 
     def test_without_an_audit_nothing_is_said(self, tmp_path: Path) -> None:
-        assert "The rest of the disk" not in self.page(tmp_path, None)
+        assert "The rest of the" not in self.page(tmp_path, None)
+
+    def test_what_could_not_be_seen_and_since_when_is_told(self, tmp_path: Path) -> None:
+        spots = BlindSpots(how="h", drives=["C"], compared_with="yesterday", unseen=["the drive D:", "the drive E:"])
+        text = self.page(tmp_path, spots)
+        assert "Drive C was compared with yesterday, whole (h). Not looked at: the drive D:; the drive E:." in text
+        assert "The rest of the registry" not in text
+
+    def test_keys_that_nothing_observes_are_named_in_groups(self, tmp_path: Path) -> None:
+        groups = [
+            RegistryGroup(
+                key=r"HKCU\Software\Praxis", keys=9, created=2, modified=3, deleted=4, examples=["one", "two"]
+            ),
+            RegistryGroup(
+                key=r"HKCU\Software\X\MRU", keys=1, modified=1, volatile="what was used last", examples=["m"]
+            ),
+        ]
+        registry = RegistrySpots(observed=5, groups=groups, left_out=6)
+        text = self.page(tmp_path, BlindSpots(how="h", drives=["C"], registry=registry))
+        assert "5 changed keys are observed by the contract" in text
+        assert r"HKCU\Software\Praxis234one two and 7 more" in text
+        assert r"HKCU\Software\X\MRU010mwhat was used last" in text
+        assert "6 more keys" in text
+
+    def test_a_registry_that_could_not_be_looked_at_is_told_beside_the_files(self, tmp_path: Path) -> None:
+        spots = BlindSpots(how="h", drives=["C"], registry=RegistrySpots(unreadable="not written out"))
+        text = self.page(tmp_path, spots)
+        assert "Drive C was compared" in text
+        assert "It could not be looked at: not written out" in text
+        assert "No key changed" not in text
+        nothing = self.page(tmp_path / "other", BlindSpots(how="h", drives=["C"], registry=RegistrySpots()))
+        assert "No key changed that the contract does not look at" in nothing
 
 
 class TestAStateThatNeverCameToRest:
