@@ -23,6 +23,8 @@ MAX_EXAMPLES = 5
 """How many keys of a group are named."""
 _DEEPEST, _SHALLOWEST = 6, 2
 """How many names of a key's path make a group."""
+_FEW = 3
+"""Into how many others a place may be parted."""
 
 _VOLATILE = tuple(
     (re.compile(pattern, re.IGNORECASE), why)
@@ -135,13 +137,13 @@ def _places(spec: RegistryKey) -> list[str]:
 def _groups(changed: list[KeyChange]) -> list[RegistryGroup]:
     """In groups by the first names of their paths, those that may mean something first.
 
-    The names are as many as leave no more groups than are told: where keys are few, the place is told more exactly.
+    A place is told as exactly as leaves its keys together: it is parted only into few others, and never into more than are told.
     """
     groups = _parted(changed, _SHALLOWEST)
     for depth in range(_SHALLOWEST + 1, _DEEPEST + 1):
-        parted = [(group, _parted(keys, depth)) for group, keys in groups.items()]
-        for group, parts in sorted(parted, key=lambda one: len(one[1])):
-            if len(groups) - 1 + len(parts) <= MAX_GROUPS:
+        for group, keys in list(groups.items()):
+            parts = _parted(keys, depth)
+            if len(parts) <= _FEW and len(groups) - 1 + len(parts) <= MAX_GROUPS:
                 del groups[group]
                 groups |= parts
     ordered = sorted(groups.items(), key=lambda one: (bool(one[0][0]), folded_name(one[0][1])))
@@ -166,11 +168,13 @@ def _group(begin: str, why: str, keys: list[KeyChange]) -> RegistryGroup:
         modified=counts["modified"],
         deleted=counts["deleted"],
         volatile=why,
-        examples=[_words(change) for change in keys[:MAX_EXAMPLES]],
+        examples=[_words(change, begin) for change in keys[:MAX_EXAMPLES]],
     )
 
 
-def _words(change: KeyChange) -> str:
+def _words(change: KeyChange, group: str) -> str:
+    r"""``created Sub\Key: Value, Other``, by the path below the group's."""
     names = ", ".join(name or "(default)" for name in change.values[:MAX_EXAMPLES])
     more = f", and {len(change.values) - MAX_EXAMPLES} more" if len(change.values) > MAX_EXAMPLES else ""
-    return f"{change.what} {change.path}{f': {names}{more}' if names else ''}"
+    inside = change.path[len(group) + 1 :]
+    return f"{change.what}{' ' if inside else ''}{inside}{f': {names}{more}' if names else ''}"

@@ -44,7 +44,8 @@ def audited(machine: WineMachine) -> BlindSpots:
 def keys(found: BlindSpots) -> list[str]:
     assert found.registry is not None
     assert found.registry.unreadable is None
-    return [example for group in found.registry.groups if not group.volatile for example in group.examples]
+    groups = [group for group in found.registry.groups if not group.volatile]
+    return [f"{group.key}: {example}" for group in groups for example in group.examples]
 
 
 def test_files_and_keys_that_nothing_observes_are_named_and_observed_ones_counted(machine: WineMachine) -> None:
@@ -65,9 +66,9 @@ def test_files_and_keys_that_nothing_observes_are_named_and_observed_ones_counte
     assert (found.observed, found.drives, found.compared_with) == (1, ["C"], "the moment when the agent began")
     told = keys(found)
     assert [one for one in told if "Run" in one] == [
-        r"modified HKLM\Software\Microsoft\Windows\CurrentVersion\Run: evil"
+        r"HKLM\Software\Microsoft\Windows\CurrentVersion\Run: modified: evil"
     ]
-    assert any(one.startswith(r"deleted HKCU\Control Panel\Desktop") for one in told)
+    assert any(one.startswith(r"HKCU\Control Panel\Desktop") and "deleted" in one for one in told)
     assert not any("Before" in one for one in told)
     assert found.registry is not None
     assert found.registry.observed == 1
@@ -98,7 +99,7 @@ def test_of_a_machine_that_is_a_copy_the_registry_is_told_and_the_files_are_said
         reg(machine, "add", r"HKCU\Software\Other", "/v", "x", "/d", "1")
         found = audited(machine)
         assert "copies" in str(found.unreadable)
-        assert keys(found) == [r"created HKCU\Software\Other: x"]
+        assert keys(found) == [r"HKCU\Software\Other: created: x"]
     finally:
         machine.discard()
 

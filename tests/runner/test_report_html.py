@@ -200,8 +200,8 @@ class TestTheRestOfTheDisk:
         registry = RegistrySpots(observed=5, groups=groups, left_out=6)
         text = self.page(tmp_path, BlindSpots(how="h", drives=["C"], registry=registry))
         assert "5 changed keys are observed by the contract" in text
-        assert r"HKCU\Software\Praxis234one two and 7 more" in text
-        assert r"HKCU\Software\X\MRU010mwhat was used last" in text
+        assert r"HKCU\Software\Praxis2 new, 3 changed, 4 goneone two and 7 more" in text
+        assert r"HKCU\Software\X\MRU changes by itself: what was used last1 changedm" in text
         assert "6 more keys" in text
 
     def test_a_registry_that_could_not_be_looked_at_is_told_beside_the_files(self, tmp_path: Path) -> None:
