@@ -17,7 +17,7 @@ from typing import Any
 
 from runner import campaign as campaigns
 from runner import cli
-from runner.lifecycle import RunPlan
+from runner.plan import RunPlan
 from runner.record import AgentRef, ContractRef, RunRecord, VerdictPart
 from runner.store import Campaign
 
