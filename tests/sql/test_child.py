@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from runner.sql import child, snapshot
+from runner.sql.generic import Generic
 from runner.sql.server import CannotRead, matching
 from runner.sql.sqlserver import SqlServer
 from tests.sql.helpers import read, source
 from validators.snapshot import UnreadableState
+from validators.sql.form import Form
 
 
 @pytest.fixture
@@ -223,3 +225,75 @@ def test_sql_server_s_statements() -> None:
     assert "without having committed" in server.open_transactions([table])[0]
     assert "dswin" in server.blockers(table)[0]
     assert server.is_locked(Exception("42000", "[42000] Lock request time out period exceeded. (1222)"))
+
+
+def job(database: str, folder: Path) -> dict[str, Any]:
+    return {
+        "kind": "sqlite", "target": database.removeprefix("sqlite:"), "tables": ["v"], "folder": str(folder),
+        "fast": "never", "stable_within": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_row_that_comes_twice_while_another_is_lost_makes_the_table_unreadable(
+    database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ordered: bool
+) -> None:
+    """Their number is right; each must be there once all the same."""
+    from runner.sql.sqlite import Sqlite
+
+    real = Sqlite.blocks
+
+    def blocks(self: Sqlite, table: Any) -> Any:
+        for block in real(self, table):
+            yield [*block[:500], block[499], *block[501:]]
+
+    assert child.answer(job(database, tmp_path))["tables"][0]["count"] == 1000
+    monkeypatch.setattr(Sqlite, "ordered", ordered)
+    monkeypatch.setattr(Sqlite, "blocks", blocks)
+    assert "there twice" in child.answer(job(database, tmp_path))["error"]
+
+
+@pytest.mark.parametrize("code", [0xDCFF, 0xDC80, 0xD800, 0xDC7F, 0xE4, 0x1F600])
+def test_bytes_that_are_no_text_are_kept_as_they_came(code: int) -> None:
+    sign = chr(code)
+    expected = bytes([code - 0xDC00]) if 0xDC80 <= code <= 0xDCFF else sign.encode("utf-8", "surrogatepass")
+    assert child._encoded([f"a{sign}b", sign]) == b"a" + expected + b"b\n" + expected + b"\n"
+    assert child._encoded([]) == b""
+
+
+class _FakeOdbc:
+    """A data source whose driver numbers one type as ODBC does not."""
+
+    def cursor(self) -> _FakeOdbc:
+        return self
+
+    def close(self) -> None:
+        return
+
+    def tables(self) -> list[tuple[Any, ...]]:
+        return [(None, None, "t", "TABLE")]
+
+    def columns(self, table: str) -> list[tuple[Any, ...]]:
+        kinds = [("id", 4, "INTEGER"), ("strange", 9999, "HYPERCUBE"), ("name", -9, "NVARCHAR")]
+        return [(None, None, "t", name, number, kind, None, None, None, None, 0) for name, number, kind in kinds]
+
+    def primaryKeys(self, _: str) -> list[tuple[Any, ...]]:  # noqa: N802 - pyodbc's name
+        return [(None, None, "t", "id", 1)]
+
+    def statistics(self, _: str, unique: bool) -> list[tuple[Any, ...]]:
+        return [(None, None, "t", 0, None, "one", 3, 1, "strange")]
+
+    def getinfo(self, number: int) -> str:
+        return '"' if number == 29 else "Peculiar"
+
+
+def test_a_type_that_odbc_does_not_number_is_not_asked_for() -> None:
+    server = Generic(_FakeOdbc())
+    server.begin()
+    table = server.find("t")
+    assert table is not None
+    assert server.select(table) == 'SELECT "id", "name" FROM "t"'
+    assert server.speller(table)((7, "x")) == ["7", "", "x"]
+    assert [column.form for column in table.columns] == [Form.NUMBER, Form.UNREAD, Form.TEXT]
+    assert table.keys == [(("id",), "primary key")]
+    assert "strange (HYPERCUBE)" in table.findings[0]
