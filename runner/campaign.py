@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
-from dataclasses import replace
-from typing import Self
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 from contracts.schema import SqlTable
 from runner.host_disk import Unwritable
@@ -58,95 +56,132 @@ def run_all(
     learnt = Learnt()
     telling = threading.Lock()
     out_for_good: dict[str, str] = {}
-    at_work = threading.BoundedSemaphore(parallel)
-    sources = {name: threading.Lock() for plan in plans for name in _sources(plan)}
+    turns = _Turns(plans, parallel, cancelled)
 
-    def one(plan: RunPlan, first: _Place) -> RunRecord | None:
-        kept: RunRecord | None = None
-        for attempt in range(1, reruns + 2):
-            # The place comes first and the sources second, for every run: nobody waits for somebody who waits for him.
-            with first if attempt == 1 else _Place(at_work) as place, ExitStack() as held:
-                for name in _sources(plan):
-                    held.enter_context(sources[name])
-                if cancelled.is_set():
-                    return _last(kept, campaign)
-                if kept is None and (why := out_for_good.get(plan.agent.spec)):
-                    with telling:
-                        left_out(plan, why)
-                    return None
-                try:
-                    record = run_once(
-                        replace(plan, attempt=attempt),
-                        campaign,
-                        provider(plan.image),
-                        learnt=learnt,
-                        cancelled=cancelled,
-                        progress=lambda phase, plan=plan: progress(plan, phase),  # type: ignore[misc]
-                        left_alone=place.leave,
-                    )
-                except Unwritable:  # no room for another run: `Campaign.stopped` says why
-                    return _last(kept, campaign)
+    def make(turn: _Turn) -> None:
+        """One attempt at one run; says whether another one is to be made."""
+        again = False
+        try:
+            if cancelled.is_set():
+                return
+            if turn.record is None and (why := out_for_good.get(turn.plan.agent.spec)):
+                with telling:
+                    left_out(turn.plan, why)
+                return
+            turn.attempt += 1
+            try:
+                record = run_once(
+                    replace(turn.plan, attempt=turn.attempt),
+                    campaign,
+                    provider(turn.plan.image),
+                    learnt=learnt,
+                    cancelled=cancelled,
+                    progress=lambda phase: progress(turn.plan, phase),
+                    left_alone=lambda: turns.left_alone(turn),
+                )
+            except Unwritable:  # no room for another run: `Campaign.stopped` says why
+                return
             if record.lasting:
-                out_for_good.setdefault(plan.agent.spec, record.verdict.reason)
+                out_for_good.setdefault(turn.plan.agent.spec, record.verdict.reason)
             again = (
                 record.verdict.cause in RERUN_CAUSES
-                and attempt <= reruns
+                and turn.attempt <= reruns
                 and not record.lasting
                 and not cancelled.is_set()
             )
             if again:
                 record = record.model_copy(update={"superseded": True})
                 campaign.replace(record)
+            turn.record = record
             with telling:
-                finished(plan, record)
-            kept = record
-            if not again or cancelled.is_set():
-                break
-        return _last(kept, campaign)
+                finished(turn.plan, record)
+        finally:
+            turns.over(turn, again=again)
 
-    futures: list[Future[RunRecord | None]] = []
+    made: list[tuple[_Turn, Future[None]]] = []
     with ThreadPoolExecutor(max_workers=2 * parallel, thread_name_prefix="run") as pool:
-        for plan in plans:
-            place = _Place(at_work)  # waited for here, so that runs begin in the order of the plans
-            if cancelled.is_set():
-                place.leave()
-                break
-            futures.append(pool.submit(one, plan, place))
-        wait(futures)
-    return [record for future in futures if (record := future.result()) is not None]
+        while (turn := turns.next()) is not None:
+            made.append((turn, pool.submit(make, turn)))
+    for _, future in made:
+        future.result()
+    last = sorted({turn.number: turn for turn, _ in made}.items())
+    return [record for _, turn in last if (record := _counting(turn.record, campaign)) is not None]
 
 
-def _sources(plan: RunPlan) -> list[str]:
-    """The SQL sources that a run looks at; they are the same for all machines."""
-    observed = plan.contract.contract.observe.values()
-    return sorted({spec.sql for spec in observed if isinstance(spec, SqlTable)})
-
-
-class _Place:
-    """One of the places for machines at work: waited for when made, given back when the machine is left alone, or at the end."""
-
-    def __init__(self, places: threading.Semaphore) -> None:
-        self._places = places
-        self._places.acquire()
-        self._held = True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.leave()
-
-    def leave(self) -> None:
-        """Gives the place back; safe to call again."""
-        if self._held:
-            self._held = False
-            self._places.release()
-
-
-def _last(record: RunRecord | None, campaign: Campaign) -> RunRecord | None:
+def _counting(record: RunRecord | None, campaign: Campaign) -> RunRecord | None:
     """The record of the last attempt that was made: no other replaces it, although it may have been marked so."""
     if record is None or not record.superseded:
         return record
     counted = record.model_copy(update={"superseded": False})
     campaign.replace(counted)
     return counted
+
+
+@dataclass
+class _Turn:
+    """A run that waits, is made, or waits to be made again.
+
+    Attributes:
+        number: The plan's place in the campaign.
+        plan: What to run.
+        attempt: How many attempts were begun.
+        record: Of the last attempt that was finished.
+        at_work: Whether it takes one of the places of machines that work.
+    """
+
+    number: int
+    plan: RunPlan
+    attempt: int = 0
+    record: RunRecord | None = None
+    at_work: bool = False
+
+    @property
+    def sources(self) -> set[str]:
+        """The SQL sources that it looks at; they are the same for all machines."""
+        return {spec.sql for spec in self.plan.contract.contract.observe.values() if isinstance(spec, SqlTable)}
+
+
+class _Turns:
+    """Whose turn it is: a run begins when a place is free and nobody else looks at its sources, the earlier ones first."""
+
+    def __init__(self, plans: Sequence[RunPlan], parallel: int, cancelled: threading.Event) -> None:
+        self._waiting = [_Turn(number, plan) for number, plan in enumerate(plans)]
+        self._made: list[_Turn] = []
+        self._parallel = parallel
+        self._cancelled = cancelled
+        self._changed = threading.Condition()
+
+    def next(self) -> _Turn | None:
+        """Waits for a run that can begin; ``None``: there is none left, or no other is to begin."""
+        with self._changed:
+            while self._waiting or self._made:
+                if self._cancelled.is_set():
+                    return None
+                turn = self._ready()
+                if turn is not None:
+                    self._waiting.remove(turn)
+                    self._made.append(turn)
+                    turn.at_work = True
+                    return turn
+                self._changed.wait()
+            return None
+
+    def _ready(self) -> _Turn | None:
+        if sum(turn.at_work for turn in self._made) >= self._parallel or len(self._made) >= 2 * self._parallel:
+            return None
+        taken = set().union(*(turn.sources for turn in self._made))
+        return next((turn for turn in self._waiting if taken.isdisjoint(turn.sources)), None)
+
+    def left_alone(self, turn: _Turn) -> None:
+        """A run's machine only has to be quiet from now on."""
+        with self._changed:
+            turn.at_work = False
+            self._changed.notify_all()
+
+    def over(self, turn: _Turn, *, again: bool) -> None:
+        """A run has ended; one that is to be made again comes before those that were never begun."""
+        with self._changed:
+            self._made.remove(turn)
+            if again:
+                self._waiting.insert(0, turn)
+            self._changed.notify_all()
