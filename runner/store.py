@@ -21,15 +21,18 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from mmap import mmap
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from runner.agents.processes import end_abandoned
 from runner.host_disk import CAMPAIGNS, FULL, HOME, Unwritable, unwritable
 from runner.machines.base import Leftover, home, is_locked, lock
 from runner.record import VERSION, RunRecord, SnapshotRef
+from runner.removal import RemovalError, remove
 from runner.states import keep_state, load_state
 from validators.snapshot import Snapshot, State
 
@@ -42,6 +45,8 @@ _ROOM = 1 << 20
 _PROBE = 1 << 16
 _AGAIN = 5.0
 """Seconds after which a run that waits for room looks for it again, unless another one ends before."""
+_BEGUN = ".begun"
+_BEGUN_NAME = re.compile(rf"\.[0-9a-f]{{12}}{re.escape(_BEGUN)}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -98,27 +103,12 @@ class Campaign:
         Raises:
             Unwritable: The home folder takes no note.
         """
-        register = home() / "campaigns"
-        note = register / f"{secrets.token_hex(6)}.json"
-        with ExitStack() as stack:
-            try:
-                register.mkdir(parents=True, exist_ok=True)
-                file = stack.enter_context(
-                    note.open("ab", buffering=0)
-                )  # closing it has nothing to write that could fail
-                fcntl.flock(file, fcntl.LOCK_EX)
-                file.write(json.dumps({"campaign": str(self.folder.absolute()), "runner": os.getpid()}).encode())
-            except OSError as error:
-                with suppress(OSError):
-                    note.unlink()
-                raise unwritable(error, register, HOME) from None
+        with at_work(self.folder) as note:
             try:
                 yield
             finally:
                 # What could not be removed stays listed, as what a dead runner has left.
-                if not any(folder.exists() for folder in self._begun):
-                    with suppress(OSError):
-                        note.unlink()
+                note.keep = note.keep or any(folder.exists() for folder in self._begun)
 
     # --- evidence ---
 
@@ -181,15 +171,17 @@ class Campaign:
             Unwritable: There is no room, and nothing works that could leave some. No other run can begin then.
         """
         folder = self._scratch(run)
+        begun = self.folder / f".{secrets.token_hex(6)}{_BEGUN}"
         with self._room:
             while self.stopped is None:
                 try:
                     self._settle()
-                    folder.mkdir()
-                    (folder / MARK).touch()
-                    _set_aside(folder / _SET_ASIDE)
+                    begun.mkdir()
+                    (begun / MARK).touch()
+                    _set_aside(begun / _SET_ASIDE)
+                    begun.rename(folder)  # never without its mark
                 except OSError as error:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    shutil.rmtree(begun, ignore_errors=True)
                     if self._at_work and error.errno in FULL:
                         self._room.wait(_AGAIN)
                         continue
@@ -223,14 +215,15 @@ class Campaign:
             scratch: The folder that :meth:`begin` made; whatever else it holds goes away.
 
         Returns:
-            The record's path.
+            The record's path. Where that folder cannot be removed, it stays, marked, and `machines list` tells of the campaign.
         """
         with self._room:
             self._at_work.discard(scratch)
             self._waiting[record.run] = record
             with suppress(OSError):
                 self._settle()
-            shutil.rmtree(scratch, ignore_errors=True)
+            with suppress(RemovalError):
+                remove(scratch, last=[MARK])
             with suppress(OSError):  # that has made some room
                 self._settle()
             self._room.notify_all()
@@ -283,7 +276,8 @@ class Campaign:
         except OSError:
             shutil.rmtree(kept, ignore_errors=True)
             raise
-        shutil.rmtree(scratch, ignore_errors=True)
+        with suppress(RemovalError):
+            remove(scratch, last=[MARK])
 
     def _scratch(self, run: str) -> Path:
         return self.folder / f".{run}{_UNFINISHED}"
@@ -363,6 +357,47 @@ def _set_aside(path: Path) -> None:
             file.write(bytes(_ROOM))  # a file system that cannot set aside
 
 
+@dataclass
+class Note:
+    """Says in our home folder that a process works on a campaign.
+
+    Attributes:
+        keep: Whether it stays, since something is left that has to be found.
+    """
+
+    keep: bool = False
+
+
+@contextmanager
+def at_work(folder: Path) -> Iterator[Note]:
+    """Says in our home folder, under a lock, that this process works on a campaign's folder: what it leaves can be found.
+
+    Raises:
+        Unwritable: The home folder takes no note.
+    """
+    register = home() / "campaigns"
+    file = register / f"{secrets.token_hex(6)}.json"
+    told = Note()
+    with ExitStack() as stack:
+        try:
+            register.mkdir(parents=True, exist_ok=True)
+            opened = stack.enter_context(
+                file.open("ab", buffering=0)
+            )  # closing it has nothing to write that could fail
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            opened.write(json.dumps({"campaign": str(folder.absolute()), "runner": os.getpid()}).encode())
+        except OSError as error:
+            with suppress(OSError):
+                file.unlink()
+            raise unwritable(error, register, HOME) from None
+        try:
+            yield told
+        finally:
+            if not told.keep:
+                with suppress(OSError):
+                    file.unlink()
+
+
 def abandoned() -> list[Leftover]:
     """Campaigns that a runner works on, or that a dead one did not close."""
     found = []
@@ -390,13 +425,20 @@ def sweep(leftover: Leftover) -> None:
         if folder is not None and _in_use(folder, note):
             raise StoreError(f"another runner works on the campaign {folder.name}; reap again when it is done")
         if folder is not None:
-            for unfinished in folder.glob(f".*{_UNFINISHED}"):
-                if (unfinished / MARK).is_file():
-                    shutil.rmtree(unfinished)
-            for half in (folder / "blobs").glob("??/.*"):
-                half.unlink()
-            for report in folder.glob(".report.*"):
-                shutil.rmtree(report)
+            try:
+                for unfinished in folder.glob(f".*{_UNFINISHED}"):
+                    if (unfinished / MARK).is_file():
+                        end_abandoned(unfinished)
+                        remove(unfinished, last=[MARK])
+                for begun in folder.glob(f".*{_BEGUN}"):
+                    if _BEGUN_NAME.fullmatch(begun.name) and {each.name for each in begun.iterdir()} <= {MARK}:
+                        remove(begun, last=[MARK])
+                for half in (folder / "blobs").glob("??/.*"):
+                    half.unlink()
+                for report in folder.glob(".report.*"):
+                    remove(report)
+            except OSError as error:
+                raise StoreError(f"the campaign {folder.name} cannot be cleaned up: {error}") from None
         note.unlink()
 
 

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -39,6 +38,7 @@ from runner.agents.processes import MAX_WRITTEN, Ended, run_kept
 from runner.display.errors import DisplayError
 from runner.display.rfb import RfbClient
 from runner.findings import Finding
+from runner.removal import empty
 from runner.spellings import BLOT, blot
 
 TASK_FILE, REPORT_FILE = "task.json", "report.json"
@@ -121,9 +121,10 @@ class CommandAgent:
             hidden = (*self.hidden, *filter(None, [task.display.password]))
             report, trouble = _answer(ended, answer, task, hidden)
             words, limit = _last_words(ended, hidden), min(limit, task.timeout)
-            return replace(_judged(ended, report, blot(trouble, hidden), words, limit), hidden=hidden)
+            judged = replace(_judged(ended, report, blot(trouble, hidden), words, limit), hidden=hidden)
         finally:
-            empty(task.folder)
+            left = _emptied(task.folder)
+        return replace(judged, message=f"{judged.message} {left}".strip()) if left else judged
 
 
 def _size_of(task: AgentTask) -> tuple[int, int]:
@@ -214,24 +215,13 @@ def _last_words(ended: Ended, hidden: tuple[str, ...]) -> str:
     return blot(ended.errors.decode("utf-8", "replace"), hidden).strip()[-_LAST_WORDS:]
 
 
-def empty(folder: Path) -> None:
-    """Removes everything in a folder, also what its maker has made hard to remove; links are removed, not followed."""
-
-    def force(_function: object, path: str, _error: object) -> None:
-        parent = os.path.dirname(path)
-        for place in (parent, path):
-            if not os.path.islink(place) and os.path.isdir(place):
-                os.chmod(place, stat.S_IRWXU)
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
-
-    for entry in os.scandir(folder):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, onerror=force)
-        else:
-            os.unlink(entry.path)
+def _emptied(folder: Path) -> str:
+    """Removes what the program has left in its folder; what is to be said where that is not possible."""
+    try:
+        empty(folder)
+    except OSError as error:
+        return f"What it left in its folder cannot be removed: {error}."
+    return ""
 
 
 # --- which program ----------------------------------------------------------------------------------------------------

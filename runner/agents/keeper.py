@@ -82,19 +82,19 @@ def _end_all(but: int) -> tuple[int, int]:
     seen: set[int] = set()
     deadline = time.monotonic() + PATIENCE
     while True:
-        below = _descendants()
+        below = descendants(os.getpid())
         seen |= below
         for pid in below:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         _reap(but)
         if not below or time.monotonic() > deadline:
-            return len(seen - {but}), len(_descendants())
+            return len(seen - {but}), len(descendants(os.getpid()))
         time.sleep(0.01)
 
 
-def _descendants() -> set[int]:
-    """Every living process below this one."""
+def descendants(of: int) -> set[int]:
+    """Every living process below one."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -104,7 +104,7 @@ def _descendants() -> set[int]:
                 if state not in (b"Z", b"X"):
                     parents[int(name)] = int(parent)
     found: set[int] = set()
-    level = {os.getpid()}
+    level = {of}
     while level:
         level = {pid for pid, parent in parents.items() if parent in level} - found
         found |= level

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
+from runner.agents.keeper import descendants
+
 KEEPER = Path(__file__).with_name("keeper.py")
 MARK = "LEGACYPROOF_MARK"
 """An environment variable by which processes are found that got away from their keeper."""
@@ -119,7 +121,7 @@ def run_kept(
             try:
                 keeper.wait(2.0)
             except subprocess.TimeoutExpired:
-                keeper.kill()
+                end_with_keeper(keeper.pid)
                 keeper.wait(2.0)
             _end_marked(mark)
 
@@ -146,6 +148,7 @@ def _followed(
             if reason is not None and why == "itself":
                 why, give_up = reason, time.monotonic() + _PATIENCE
                 lifeline.close()
+            _wake(keeper.pid)
             for key, _ in selector.select(_LOOK):
                 data = os.read(key.fd, 1 << 16)
                 key.data.add(data)
@@ -186,6 +189,42 @@ def _ended(why: Why, said: bytes, output: _Tail, errors: _Tail) -> Ended:
         return Ended(why, told["code"], *written, left=told["left"], alive=told["alive"])
     except (ValueError, TypeError, KeyError):
         return Ended("lost" if why == "itself" else why, None, *written)
+
+
+def _wake(pid: int) -> None:
+    """Lets a keeper go on that was stopped: a program may do that to its parent, who then would neither end it nor tell of its end."""
+    with contextlib.suppress(OSError, IndexError):
+        if Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"T", b"t"):
+            os.kill(pid, signal.SIGCONT)
+
+
+def end_with_keeper(pid: int) -> None:
+    """Ends a keeper that does not do its work, after everything below it: as long as it lives, even stopped, nothing leaves it."""
+    deadline = time.monotonic() + 5.0
+    while (below := descendants(pid)) and time.monotonic() < deadline:
+        for each in below:
+            with contextlib.suppress(OSError):
+                os.kill(each, signal.SIGKILL)
+        time.sleep(0.01)
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def end_abandoned(folder: Path) -> int:
+    """Ends the keepers of a dead runner, with their programs, that it left in a run's folder; how many there were.
+
+    A keeper ends by itself when its runner does, but not one that its program has stopped.
+    """
+    wanted = os.fsencode(folder.absolute()) + b"/"
+    found = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read(1 << 16).split(b"\0")
+                if words[3:4] == [os.fsencode(KEEPER)] and words[7:8] and words[7].startswith(wanted):
+                    end_with_keeper(int(name))
+                    found += 1
+    return found
 
 
 def _end_marked(mark: str) -> None:

@@ -2,22 +2,29 @@
 
 When the lock is free, the runner is dead and the folder is a leftover. The kernel lets go of a lock with its holder, whatever
 becomes of that; a process number could belong to somebody else by now.
+
+A folder's life begins and ends with nothing in it but its lock, and with nothing at all; what a runner leaves that is killed then has no
+description, but still a name and a lock as only ours have.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import secrets
-import shutil
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from runner import removal
 from runner.machines.base import Leftover, MachineError, Tag, home, is_locked, lock
 
+_NAME = re.compile(r"[a-z]+-[0-9a-f]{12}")
 _ABOUT = "machine.json"
 _LOCK = "lock"
 _MAX_ABOUT = 1 << 20
@@ -48,15 +55,16 @@ class MachineFolder:
         """
         self.id = f"{provider}-{secrets.token_hex(6)}"
         self.path = machines() / self.id
-        self.path.mkdir()
-        held = lock(self.path / _LOCK)
-        if held is None:
-            raise MachineError(f"{self.path} is in use")
-        self._held: IO[str] = held
         self._about = {
             "tag": "legacyproof", "provider": provider, "campaign": tag.campaign, "run": tag.run, "runner": os.getpid(), **more,
         }  # fmt: skip
-        self._write()
+        with _between_states(fcntl.LOCK_SH):
+            self.path.mkdir()
+            held = lock(self.path / _LOCK)
+            if held is None:
+                raise MachineError(f"{self.path} is in use")
+            self._held: IO[str] = held
+            self._write()
 
     def note(self, **more: Any) -> None:
         """Adds to what is known of the machine."""
@@ -87,6 +95,17 @@ class MachineFolder:
         self._held.close()
 
 
+@contextlib.contextmanager
+def _between_states(how: int) -> Iterator[None]:
+    """Holds the lock under which a folder gets its lock and description, and loses them: shared (``LOCK_SH``) by those who do so.
+
+    Whoever has it alone (``LOCK_EX``) sees a folder without them only where its runner is dead.
+    """
+    with (home() / "machines.lock").open("a") as file:
+        fcntl.flock(file, how)
+        yield
+
+
 def about(folder: Path) -> dict[str, Any] | None:
     """What a folder says of its machine; ``None``: it is not ours."""
     try:
@@ -99,7 +118,10 @@ def about(folder: Path) -> dict[str, Any] | None:
 
 def leftovers(provider: str) -> list[Leftover]:
     """The folders of a provider's machines, of living and of dead runners."""
-    found = []
+    found = [
+        Leftover(folder.name, "", "", 0, alive=(folder / _LOCK).exists() and is_locked(folder / _LOCK), folder=folder)
+        for folder in _undescribed(provider)
+    ]
     for folder in sorted((home() / "machines").glob(f"{provider}-*")):
         told = about(folder)
         if told is None:
@@ -112,6 +134,38 @@ def leftovers(provider: str) -> list[Leftover]:
                 )
             )  # fmt: skip
     return found
+
+
+def _undescribed(provider: str) -> list[Path]:
+    """Folders whose runner was killed before they had a description, or when they had none any more.
+
+    Ours are known by their name and by the lock in them, an empty file; one without anything in it is nobody's loss.
+    """
+    if not (home() / "machines").is_dir():
+        return []
+    with _between_states(fcntl.LOCK_EX):
+        return [
+            folder
+            for folder in sorted((home() / "machines").glob(f"{provider}-*"))
+            if _NAME.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink() and _has_only_a_lock(folder)
+        ]
+
+
+def _has_only_a_lock(folder: Path) -> bool:
+    """Whether a folder has no description, but our lock, or nothing at all."""
+    try:
+        there = {entry.name: entry for entry in os.scandir(folder)}
+        if not there:
+            return True
+        lock_file = there.get(_LOCK)
+        return (
+            _ABOUT not in there
+            and lock_file is not None
+            and lock_file.is_file(follow_symlinks=False)
+            and lock_file.stat(follow_symlinks=False).st_size == 0
+        )
+    except OSError:
+        return False
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -148,15 +202,15 @@ def end_processes_of(folder: Path, *, timeout: float = 10.0) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder; an overlay's own work folder is not readable for those who are not root, until told so.
+    """Removes a folder, its description and its lock last.
 
     Raises:
         MachineError: It could not be removed.
     """
-    with contextlib.suppress(OSError):
-        (folder / "work" / "work").chmod(0o700)
     try:
-        shutil.rmtree(folder)
+        removal.empty(folder, but=(_ABOUT, _LOCK))
+        with _between_states(fcntl.LOCK_SH):
+            removal.remove(folder, last=(_ABOUT, _LOCK))
     except OSError as error:
         raise MachineError(
             f"{folder} could not be removed ({error}); `legacyproof machines reap` tries again"

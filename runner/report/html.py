@@ -17,6 +17,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -33,6 +34,7 @@ from runner.report.index_page import Summary
 from runner.report.packing import PLAIN_LIMIT, PageWriter, RunPage
 from runner.report.run_page import FieldLine, contract_context, run_context
 from runner.report.words import Outcome
+from runner.store import at_work
 
 GENERATOR: Final = "legacyproof report"
 """Marks an index page as ours: nothing else is ever replaced."""
@@ -87,14 +89,17 @@ def write_report(
     target = target.resolve()
     _check_replaceable(target)
     folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
-    try:
-        folder.mkdir(parents=True)
-        _Report(folder, blob, plain_limit).write(records, title, generated)
-        _swap(folder, target)
-    except OSError as error:
-        raise unwritable(error, target, "copy the campaign to another disk") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # gone already, if all went well
+    with ExitStack() as stack:
+        with suppress(OSError):  # a home that cannot be written is no reason to have no report
+            stack.enter_context(at_work(target.parent))
+        try:
+            folder.mkdir(parents=True)
+            _Report(folder, blob, plain_limit).write(records, title, generated)
+            _swap(folder, target)
+        except OSError as error:
+            raise unwritable(error, target, "copy the campaign to another disk") from None
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)  # gone already, if all went well
     return target / "index.html"
 
 

@@ -20,9 +20,10 @@ from PIL import Image, PngImagePlugin
 
 from runner.agents import processes
 from runner.agents.base import AgentInfrastructureError, AgentReport, AgentSpecError, AgentTask, PlannedAgent, plan
-from runner.agents.command import CommandAgent, doctor, empty, plan_command
+from runner.agents.command import CommandAgent, doctor, plan_command
 from runner.agents.supervision import MAX_DEPTH, checked
 from runner.display.handshake import DisplayAddress
+from runner.removal import empty
 from runner.spellings import BLOT, blot_value
 from tests.peers.rfb_server import FakeRfbServer
 
