@@ -21,8 +21,8 @@ BIN := $(VENV)/bin
 # embedded machine needs, what virtual machines need, and what the tests need beside; what makes a bare Debian.
 PYTHON_PACKAGES := python3 python3-venv
 LIBVIRT_BUILD_PACKAGES := gcc libc6-dev libvirt-dev pkg-config python3-dev
-RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc-mingw-w64-x86-64 libwine make mount tigervnc-standalone-server util-linux \
-	wine64 x11-xkb-utils
+RUN_PACKAGES := bubblewrap fonts-dejavu-core fonts-wine gcc gcc-mingw-w64-x86-64 libc6-dev libwine make mount \
+	tigervnc-standalone-server util-linux wine64 x11-xkb-utils
 VM_PACKAGES := e2fsprogs fuse3 gdisk libvirt-clients libvirt-daemon-system mmdebstrap ntfs-3g qemu-system-x86 qemu-utils
 TEST_PACKAGES := chromium fdisk gcc-mingw-w64-i686 libhivex-bin mariadb-server mdbtools odbc-mariadb odbc-mdbtools odbc-postgresql \
 	postgresql qemu-guest-agent unixodbc

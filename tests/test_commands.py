@@ -27,7 +27,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("contracts", "prompts", "recordings", "runner", "tests", "validators", "vm_images")
 SCRIPTS = (".ci/run", "vm_images/debian-wine/archives", *(f"vm_images/debian-wine/steps/{n}.sh" for n in ("1-packages", "2-drive", "3-system")))  # fmt: skip
-MAKEFILES = (".", "vm_images/probe", "vm_images/apps/dswin")
+RECIPES = tuple(str(file.parent.relative_to(ROOT)) for file in sorted((ROOT / "vm_images").rglob("Makefile")))
+EMBEDDED = ("recipes", "sandbox", "wine", "wine_base", "xserver")
+"""The modules of ``runner.machines`` that make embedded machines; a demo needs no others."""
 DIRECTORIES = "/usr/sbin:/usr/bin:/sbin:/bin"
 """Where packages put programs: what lies elsewhere was put there by somebody."""
 OPTIONAL = {
@@ -115,15 +117,17 @@ def built_in() -> frozenset[str]:
 
 
 def would_do(folder: str) -> str:
-    """The commands of all of a Makefile's targets, with its variables put in."""
+    """The commands of all of a Makefile's targets that have names, and of its first, with its variables put in."""
     text = (ROOT / folder / "Makefile").read_text()
     named = [word for line in re.findall(r"^\.PHONY:(.*)$", text, re.M) for word in line.split() if "$" not in word]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(
-        ["make", "-n", "-B", "--no-print-directory", "-C", ROOT / folder, "PYTHON=python3", "JOBS=1", *named],
-        capture_output=True, text=True, check=True, timeout=120, env=environment,
-    )  # fmt: skip
-    return done.stdout
+    command = ["make", "-n", "-B", "--no-print-directory", "-C", str(ROOT / folder), "PYTHON=python3", "JOBS=1"]
+    return "".join(
+        subprocess.run(
+            [*command, *targets], capture_output=True, text=True, check=True, timeout=120, env=environment
+        ).stdout
+        for targets in ([], named)
+    )
 
 
 def everything_used() -> dict[str, str]:
@@ -136,7 +140,7 @@ def everything_used() -> dict[str, str]:
     for script in SCRIPTS:
         for name in in_shell((ROOT / script).read_text()):
             used.setdefault(name, script)
-    for folder in MAKEFILES:
+    for folder in (".", *RECIPES):
         for name in in_shell(would_do(folder)):
             used.setdefault(name, str(Path(folder, "Makefile")))
     return used
@@ -145,10 +149,10 @@ def everything_used() -> dict[str, str]:
 # --- what is installed
 
 
-def in_makefile() -> set[str]:
-    """The packages that the Makefile installs."""
+def in_makefile(lists: str = r"\w+") -> set[str]:
+    """The packages that the Makefile installs, or those of some of its lists."""
     text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
-    return {word for line in re.findall(r"^\w+_PACKAGES :=(.*)$", text, re.M) for word in line.split()}
+    return {word for line in re.findall(rf"^(?:{lists})_PACKAGES :=(.*)$", text, re.M) for word in line.split()}
 
 
 @cache
@@ -229,6 +233,19 @@ def test_everything_that_is_used_comes_with_a_package_that_the_makefile_installs
         used
     )
     faults = wrong(used.keys() - OPTIONAL.keys(), in_makefile())
+    assert not faults, "\n".join(f"{used[name]}: {name} {why}" for name, why in sorted(faults.items()))
+
+
+def test_what_a_demo_needs_comes_with_the_packages_that_are_installed_for_it() -> None:
+    used = {
+        name: module
+        for module in EMBEDDED
+        for name in in_python((ROOT / "runner" / "machines" / f"{module}.py").read_text())
+    }
+    # The builds for 32 bits are for virtual machines and tests.
+    used |= {name: folder for folder in RECIPES for name in in_shell(would_do(folder)) if not name.startswith("i686-")}
+    assert {"bwrap", "make", "/usr/lib/wine/wine64", "x86_64-w64-mingw32-gcc"} <= set(used)
+    faults = wrong(used.keys() - OPTIONAL.keys(), in_makefile("PYTHON|RUN"))
     assert not faults, "\n".join(f"{used[name]}: {name} {why}" for name, why in sorted(faults.items()))
 
 
