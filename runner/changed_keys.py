@@ -26,6 +26,21 @@ class KeyChange:
     values: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class KeyChanges:
+    """What changed in a machine's registry.
+
+    Attributes:
+        changes: The keys that changed.
+        unread: Parts that could not be compared, each with the reason.
+        how: What people have to know of how it was read; empty: nothing.
+    """
+
+    changes: tuple[KeyChange, ...]
+    unread: tuple[str, ...] = ()
+    how: str = ""
+
+
 def changed_values(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
     """Names of values that are in one of two keys only, or differ; without case, as the later key spells them."""
     old = {folded_name(name): (name, value) for name, value in before.items()}

@@ -322,6 +322,10 @@ class RegistrySpots(Part):
     """Those that no observable looks at; what changes by itself comes last."""
     left_out: int = 0
     """Further such keys, in groups that are not listed."""
+    unread: list[str] = Field(default_factory=list)
+    """Parts that could not be compared, each with the reason."""
+    how: str = ""
+    """What people have to know of how it was read."""
 
 
 class BlindSpots(Part):

@@ -64,6 +64,7 @@ def _registry(disk: DiskState, observe: Mapping[str, Observable]) -> RegistrySpo
     if disk.registry is None:
         return None
     try:
-        return sort_keys(disk.registry(), observe)
+        found = disk.registry()
+        return sort_keys(found.changes, observe).model_copy(update={"unread": list(found.unread), "how": found.how})
     except (Unreadable, OSError) as error:
         return RegistrySpots(unreadable=str(error))

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contracts.schema import SetupStep, StartProgram
-    from runner.changed_keys import KeyChange
+    from runner.changed_keys import KeyChanges
     from runner.display.rfb import DisplayAddress
     from runner.guests.base import Guest
     from runner.machines.images import Image
@@ -142,7 +142,7 @@ class DiskState:
     changed: Callable[[], tuple[DiskChange, ...]]
     drives: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    registry: Callable[[], tuple[KeyChange, ...]] | None = None
+    registry: Callable[[], KeyChanges] | None = None
     unseen: Callable[[], tuple[str, ...]] = tuple
     compared_with: str = "the checkpoint"
 

@@ -16,10 +16,13 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from contracts.schema import SetupStep, StartProgram
+from runner.changed_keys import KeyChanges
+from runner.disk_registry import changed_keys
 from runner.display.errors import DisplayError
 from runner.display.handshake import DisplayAddress
 from runner.display.rfb import RfbClient
 from runner.guests.base import GuestLost, Unreadable
+from runner.guests.offline import OfflineGuest
 from runner.guests.qga import QgaGuest
 from runner.machines import folders
 from runner.machines.base import DiskState, Freshness, Leftover, MachineError, Stop, Tag
@@ -346,7 +349,10 @@ class LibvirtMachine:
                 drives, self._kept.starts(), by_wine=plan.by_wine, live=live, left_clean=left_clean
             ) as offline:
                 disk_state.prove(offline, markers)
-                yield DiskState(offline, taken, lambda: self._changed(drives), tuple(drives), without)
+                yield DiskState(
+                    offline, taken, lambda: self._changed(drives), tuple(drives), without,
+                    lambda: self._changed_keys(offline, drives, at_rest=how == "shutdown"),
+                )  # fmt: skip
         finally:
             for file in plan.drives(copies).values():
                 file.unlink(missing_ok=True)
@@ -366,6 +372,12 @@ class LibvirtMachine:
             self._domain.destroy()
             self._ended = "after power-off"
         return self._markers
+
+    def _changed_keys(self, after: OfflineGuest, drives: dict[str, Path], *, at_rest: bool) -> KeyChanges:
+        changed = self._changed(drives)
+        states = self._plan.drives(self._kept.state)
+        with disk_state.offline(states, self._kept.starts(), by_wine=self._plan.by_wine) as before:
+            return changed_keys(before, after, changed, at_rest=at_rest)
 
     def _changed(self, drives: dict[str, Path]) -> tuple[DiskChange, ...]:
         before = self._plan.drives(self._kept.state)

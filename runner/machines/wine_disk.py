@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runner.changed_keys import KeyChange
+from runner.changed_keys import KeyChange, KeyChanges
 from runner.guests.base import GuestLost, Unreadable
 from runner.guests.wine import WineGuest
 from runner.machines import wine_base
@@ -109,7 +109,7 @@ class WineDisk:
         others = sorted(name.upper() for name in names if _LETTER.fullmatch(name) and name.lower() != "c:")
         return tuple(f"the drive {letter}, which leads out of the machine's own disk" for letter in others)
 
-    def _registry(self) -> tuple[KeyChange, ...]:
+    def _registry(self) -> KeyChanges:
         """The keys that changed. Ends the machine's programs."""
         try:
             ended = self._sandbox.run([str(wine_base.WINESERVER), "-k15"], timeout=_ENDING)
@@ -128,7 +128,7 @@ class WineDisk:
                 raise Unreadable(f"there is no {name}")
             if before != after:
                 found += changed_keys(before, after, root, since=self._since)
-        return tuple(found)
+        return KeyChanges(tuple(found))
 
 
 def _read(file: Path) -> bytes | None:

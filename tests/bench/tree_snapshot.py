@@ -9,6 +9,7 @@ layers to ask.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,7 @@ from runner.machines.wine import WineCheckpoint, WineMachine, WineProvider
 from validators.files import TreeState, diff_trees
 
 FILES = 100_000
-SIZE = 32_768
+SIZE = 4_096
 CHANGED = 5
 _ROOT = r"C:\BENCH"
 _CHANGE = """
@@ -40,7 +41,7 @@ def measure(files: int = FILES) -> dict[str, Any]:
     """Measures, in seconds and ratios.
 
     Args:
-        files: How many files of 32 KiB the tree holds; the cost of hashing grows with it.
+        files: How many files of 4 KiB the tree holds; the cost of hashing grows with it.
     """
     base = WineProvider().prepare(find_image("dentadesk"), [], [], folder=Path.cwd())
 
@@ -58,6 +59,7 @@ def measure(files: int = FILES) -> dict[str, Any]:
         return _measured(machine, files)
     finally:
         machine.discard()
+        shutil.rmtree(layer.parent)
 
 
 def _measured(machine: WineMachine, files: int) -> dict[str, Any]:

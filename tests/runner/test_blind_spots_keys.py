@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from contracts.schema import Observable
 from runner.blind_spots.audit import audit, audit_of_machine, begin
 from runner.blind_spots.keys import MAX_EXAMPLES, MAX_GROUPS, sort_keys, volatile
-from runner.changed_keys import KeyChange
+from runner.changed_keys import KeyChange, KeyChanges
 from runner.guests.base import Unreadable
 from runner.machines.base import DiskState
 from runner.record import BlindSpots, RegistrySpots
@@ -121,7 +121,7 @@ def failing() -> Any:
 
 
 def test_a_mark_that_fails_spoils_nothing_and_files_that_cannot_be_compared_do_not_hide_the_registry() -> None:
-    disk = DiskState(None, "h", failing, registry=lambda: (KeyChange(r"HKCU\X", "created"),))  # type: ignore[arg-type]
+    disk = DiskState(None, "h", failing, registry=lambda: KeyChanges((KeyChange(r"HKCU\X", "created"),)))  # type: ignore[arg-type]
     machine = Whole(disk)
     begin(machine)  # type: ignore[arg-type]
     found = audit_of_machine(machine, {})  # type: ignore[arg-type]

@@ -90,7 +90,9 @@ def full_records(blobs: Blobs) -> list[RunRecord]:
         left_out_disks=["vda"],
         files=[DiskFile(path="p", kind="k", what=["w"], old_path="o", stream="s")],
         unseen=["u"],
-        registry=RegistrySpots(groups=[RegistryGroup(key="k", keys=1, volatile="v", examples=["e"])]),
+        registry=RegistrySpots(
+            groups=[RegistryGroup(key="k", keys=1, volatile="v", examples=["e"])], unread=["r"], how="h"
+        ),
     )
     filled = {"faults": ["fault"], "intended": Intended(outcome="valid_success", kind="x"), "blind_spots": spots}
     filled["machine_notes"] = ["note"]
@@ -203,6 +205,13 @@ class TestTheRestOfTheDisk:
         assert r"HKCU\Software\Praxis2 new, 3 changed, 4 goneone two and 7 more" in text
         assert r"HKCU\Software\X\MRU changes by itself: what was used last1 changedm" in text
         assert "6 more keys" in text
+
+    def test_parts_of_the_registry_that_were_not_compared_are_told(self, tmp_path: Path) -> None:
+        registry = RegistrySpots(unread=["HKLM\\SAM: damaged"], how="as its hives lay there")
+        text = self.page(tmp_path, BlindSpots(how="h", drives=["C"], registry=registry))
+        assert r"Not compared: HKLM\SAM: damaged" in text
+        assert "It was compared as its hives lay there. 0 changed keys" in text
+        assert "No key changed elsewhere that" in text
 
     def test_a_registry_that_could_not_be_looked_at_is_told_beside_the_files(self, tmp_path: Path) -> None:
         spots = BlindSpots(how="h", drives=["C"], registry=RegistrySpots(unreadable="not written out"))
