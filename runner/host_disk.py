@@ -16,6 +16,16 @@ _OF_THE_PLACE = frozenset({
 })  # fmt: skip
 """What lies in the choice of the place, and not in the state of the computer."""
 
+_NOT_YOURS = "this user may not write there"
+_WHY = {
+    errno.ENOSPC: "the host's disk is full",
+    errno.EDQUOT: "the host's disk is full for this user, whose quota is used up",
+    errno.EROFS: "the host's file system is read-only",
+    errno.EACCES: _NOT_YOURS,
+    errno.EPERM: _NOT_YOURS,
+}
+"""What errors of a file system mean."""
+
 CAMPAIGNS = "name another folder for campaigns with --runs"
 HOME = "set LEGACYPROOF_HOME to a folder elsewhere"
 
@@ -47,7 +57,7 @@ def unwritable(error: OSError, path: Path, remedy: str, *, needed: int = 0) -> U
     if isinstance(error, Unwritable):
         return error
     number = error.errno or errno.EIO
-    why = error.strerror or str(error) or type(error).__name__
+    why = _WHY.get(number) or error.strerror or str(error) or type(error).__name__
     place = _mount_of(path)
     if number in FULL:
         wants = f", {_size(needed)} are needed" if needed else ""

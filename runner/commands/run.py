@@ -56,7 +56,14 @@ def run(
         str, typer.Option(help="Prompt condition: expert or instruction; the expert's where there is one unless given.")
     ] = "",
     trials: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 1,
-    parallel: Annotated[int, typer.Option(min=0, max=256, help="Machines that work at a time; 0: as the host allows. Each may leave one behind that is only waited for.")] = 0,
+    parallel: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=256,
+            help="Machines that work at a time; 0: as the host allows. Each may leave one behind that is only waited for.",
+        ),
+    ] = 0,
     reruns: Annotated[int, typer.Option(min=0, max=10, help="Reruns after faults of machine or provider.")] = 1,
     parameter: Annotated[
         list[str] | None, typer.Option("--param", help="name=value; overrides the contract's.")

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from runner.host_disk import FULL, HOME, unwritable
 from runner.machines.base import MachineError, home
 
 _TRIAL = 16 << 20
 """Bytes. Programs fail in ways of their own a little before a file system is full to the last byte."""
-_ELSEWHERE = "set LEGACYPROOF_HOME to a folder on another one"
 _REAPS = "`legacyproof machines reap` removes what killed runners left"
-_NOT_YOURS = ("this user may not write there", "set LEGACYPROOF_HOME to a folder of yours")
-_WHY = {
-    errno.ENOSPC: ("the host's disk is full", f"make room, or {_ELSEWHERE}; {_REAPS}"),
-    errno.EDQUOT: ("the host's disk is full for this user, whose quota is used up", f"make room, or {_ELSEWHERE}"),
-    errno.EROFS: ("the host's file system is read-only", f"make it writable, or {_ELSEWHERE}"),
-    errno.EACCES: _NOT_YOURS,
-    errno.EPERM: _NOT_YOURS,
-}
-"""What it means, and what to do."""
 
 
 def cannot_write(error: OSError, path: Path) -> MachineError:
@@ -34,10 +24,9 @@ def cannot_write(error: OSError, path: Path) -> MachineError:
         error: What it answered; the path that it names itself is told, if there is one.
         path: What was to be written.
     """
-    at = error.filename if isinstance(error.filename, str) else path
-    why, remedy = _WHY.get(error.errno or 0, (error.strerror or str(error), "see to that, and try again"))
-    room = f" ({_free(path)})" if error.errno == errno.ENOSPC else ""
-    return MachineError(f"{why}{room}: {at} could not be written; {remedy}")
+    at = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else path
+    told = str(unwritable(error, at, HOME))
+    return MachineError(f"{told}; {_REAPS}" if error.errno in FULL else told)
 
 
 def is_about(error: OSError, folder: Path) -> bool:
@@ -81,8 +70,3 @@ def no_room(folder: Path) -> MachineError | None:
     except OSError as error:
         return cannot_write(OSError(error.errno, error.strerror), folder)
     return None
-
-
-def _free(path: Path) -> str:
-    there = next(place for place in (path, *path.parents) if place.exists())
-    return f"{shutil.disk_usage(there).free / 1e6:.1f} MB are free"

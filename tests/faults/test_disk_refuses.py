@@ -119,12 +119,12 @@ def whole(campaign: Campaign) -> None:
 @pytest.mark.parametrize(
     ("first", "status", "words"),
     [
-        ("mount -o remount,ro {disk}", 2, "Read-only file system ({disk} is mounted so); name another folder"),
-        ("mkdir -p {disk}/demo/blobs; mount -o remount,ro {disk}", 2, "Read-only file system ({disk} is mounted so)"),
+        ("mount -o remount,ro {disk}", 2, "the host's file system is read-only ({disk} is mounted so); name another folder"),
+        ("mkdir -p {disk}/demo/blobs; mount -o remount,ro {disk}", 2, "the host's file system is read-only ({disk} is mounted so)"),
         (
             FILL,
             3,
-            "No space left on device (the file system at {disk} has 0 bytes left, 1 MiB are needed); free some room",
+            "the host's disk is full (the file system at {disk} has 0 bytes left, 1 MiB are needed); free some room",
         ),
     ],
     ids=["read-only", "read-only, the campaign is there", "full"],
@@ -164,7 +164,7 @@ def test_evidence_that_finds_no_room_makes_the_run_unscored_and_the_campaign_goe
         "run-1": ("valid_success", None), "run-2": ("unscored", "machine"), "run-3": ("valid_success", None),
     }  # fmt: skip
     (reason,) = [record.verdict.reason for record in done.campaign().records() if record.verdict.cause]
-    assert "No space left on device" in reason
+    assert "the host's disk is full" in reason
     assert "2 MiB are needed" in reason
     assert "free some room" in reason
     assert "3 runs" in done.out
@@ -178,7 +178,7 @@ def test_a_campaign_without_room_stops_in_order_and_keeps_what_is_finished(host:
     assert done.status == 3
     assert done.runs() == ["run-1", "run-2", "run-3"], "the room for its record was set aside"
     assert "runs that were not made for want of room: 2" in done.words
-    assert f"{host.disk}/demo cannot be written: No space left on device" in done.words
+    assert f"{host.disk}/demo cannot be written: the host's disk is full" in done.words
     assert "3 runs: VS 2" in done.out
     assert (done.campaign().folder / "report/index.html").is_file(), "so was room for it"
     whole(done.campaign())
@@ -274,6 +274,6 @@ def test_an_archive_that_cannot_be_proven_for_want_of_room_is_not_called_changed
         done = host.call(command, tmp_path / "bundle.zip", size=8 * 4096)
         assert done.status == 3, done.err
         assert "is not what it was" not in done.words
-        assert f"{host.disk} cannot be written: No space left on device" in done.words
+        assert f"{host.disk} cannot be written: the host's disk is full" in done.words
         assert "TMPDIR" in done.words
     assert runs_at(made.folder)

@@ -74,7 +74,7 @@ def failing(error: Exception) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (errno.ENOSPC, "disk is full.* MB are free"),
+        (errno.ENOSPC, "disk is full.* left.*machines reap"),
         (errno.EDQUOT, "quota"),
         (errno.EROFS, "read-only"),
         (errno.EACCES, "may not write there"),
@@ -105,7 +105,7 @@ def test_a_program_that_fails_for_another_reason_is(own_home: Path) -> None:
 def test_an_error_that_names_a_place_in_the_home_is_told_with_it(own_home: Path) -> None:
     own_home.mkdir()
     (own_home / "images").write_text("no folder")
-    with pytest.raises(MachineError, match=r"images.* could not be written"):
+    with pytest.raises(MachineError, match=r"images.* cannot be written"):
         sealed(own_home / "images" / "key", "part", filled, about={})
 
 
