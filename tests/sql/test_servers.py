@@ -219,6 +219,7 @@ VALUES = st.none() | st.text(string.ascii_letters + "äß\t\n\\'\"NULL 😀", ma
 EDITS = st.lists(st.tuples(st.sampled_from(["insert", "update", "delete"]), st.integers(0, 30), VALUES), max_size=12)
 
 
+@pytest.mark.usefixtures("here")
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=EDITS)
 def test_random_edits_are_found_exactly(server: SqlServer, edits: list[tuple[str, int, str | None]]) -> None:
