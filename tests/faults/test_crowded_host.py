@@ -41,12 +41,12 @@ def on_host(kind: str, picture: Path) -> dict[str, list[Any]]:
     return told
 
 
-def test_numbers_that_are_others_on_the_host_are_never_taken_for_them(tmp_path: Path) -> None:
-    crowded = on_host("crowded", tmp_path / "crowded.png")
+@pytest.mark.parametrize("kind", crowded_host.SIZES)
+def test_numbers_that_are_others_on_the_host_are_never_taken_for_them(kind: str, tmp_path: Path) -> None:
+    crowded = on_host(kind, tmp_path / "crowded.png")
     assert crowded["numbers"] == list(range(crowded_host.SEGMENTS))
-    assert (
-        crowded["touched"] == []
-    )  # nobody attached, not even for a moment: the kernel notes the last time and process
+    # Nobody attached, not even for a moment: the kernel notes the last time and process.
+    assert crowded["touched"] == []
     assert {"DSWin - Patientenliste", crowded_host.NOTEPAD} <= set(crowded["titles"])
 
     empty = on_host("empty", tmp_path / "empty.png")
