@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any
 
-import pyodbc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from runner.sql.child import connect_source
 from runner.sql.snapshot import read_tables
 from tests.peers.sql_servers import PASSWORD, SqlServer
-from tests.sql.helpers import Way, attempt, diff, edit, read, source, spec, told, values
+from tests.sql.helpers import MARIADB_BY_ODBC, Way, attempt, diff, edit, read, source, spec, told, values
 from validators.changes import ContractFault
 from validators.snapshot import UnreadableState
 from validators.sql.table import SqlState
@@ -168,14 +167,17 @@ def test_reading_can_write_nothing(server: SqlServer) -> None:
     """The session is read-only whatever the user may do."""
     server.run("DROP TABLE IF EXISTS t", "CREATE TABLE t (id int PRIMARY KEY)")
     mine = server.odbc.replace("UID=reader", "UID=postgres")
+    ways = [mine]
     if "MariaDB" in server.odbc:
         mine = f"DRIVER={{MariaDB Unicode}};SOCKET={server.folder / 'socket'};Database=practice;UID=clerk;PWD=x"
-    session, _ = connect_source({"kind": "odbc", "target": mine})
-    session.begin()
-    assert session.find("t") is not None
-    with pytest.raises(pyodbc.Error, match=r"(?i)read[- ]only"):
-        session.connection.execute("INSERT INTO t VALUES (1)")
-    session.connection.close()
+        ways = [mine, mine + MARIADB_BY_ODBC]
+    for way in ways:
+        session, _ = connect_source({"kind": "odbc", "target": way})
+        session.begin()
+        assert session.find("t") is not None
+        with pytest.raises(Exception, match=r"(?i)read[- ]only"):  # of whichever driver
+            session.connection.execute("INSERT INTO t VALUES (1)")
+        session.connection.close()
     assert server.run("SELECT COUNT(*) FROM t")[0][0] == 0
 
 
