@@ -29,7 +29,7 @@ def test_this_host_is_in_order() -> None:
 
 
 def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("unshare", "mount", "Xtigervnc", "make", "x86_64-w64-mingw32-gcc"):
+    for name in ("unshare", "mount", "Xtigervnc", "make", "gcc", "x86_64-w64-mingw32-gcc"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
