@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import selectors
 import socket
 import subprocess
@@ -81,10 +82,12 @@ def overlay_works(folder: Path) -> bool:
 class Sandbox:
     """A running sandbox; made by :meth:`open`, ended by :meth:`kill`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, boot: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], channel: socket.socket, boot: str, first: int | None) -> None:
         self.boot = boot
         """What tells this start from every other: its process namespace and a random number drawn inside."""
         self._process = process
+        self._first = first
+        """A handle on the first process of its namespace, which ends when no other one is left in it; ``None``: closed."""
         self._channel = channel
         self._sending = threading.Lock()
 
@@ -114,7 +117,9 @@ class Sandbox:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source = drive.mount_point if isinstance(drive, Overlay) else drive
+        told, tells = os.pipe2(os.O_CLOEXEC)
         command = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--hostname", hostname, *_SYSTEM]
+        command += ["--info-fd", str(tells)]
         command += ["--bind", str(source), "/prefix", "--ro-bind", str(STATION), "/station.py"]
         for outside, inside in binds.items():
             command += ["--ro-bind", str(outside), inside]
@@ -131,22 +136,26 @@ class Sandbox:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), tells),
                 start_new_session=True,  # Ctrl+C on the runner's terminal means the runner, who ends its machines in order
             )
         theirs.close()
+        os.close(tells)
         ours.settimeout(timeout)
         try:
             ready = ours.recv(1000)
-        except TimeoutError:
-            ready = b""
+            first = _first_process(told) if ready else None
+        except (TimeoutError, OSError, ValueError, KeyError):
+            ready, first = b"", None
+        finally:
+            os.close(told)
         if not ready:
             process.kill()
             process.wait()
             ours.close()
             said = log.read_bytes()[-2000:].decode(errors="replace").strip()
             raise MachineError(f"the sandbox did not start: {said or 'it said nothing'}")
-        return cls(process, ours, str(json.loads(ready)["boot"]))
+        return cls(process, ours, str(json.loads(ready)["boot"]), first)
 
     @property
     def pid(self) -> int:
@@ -282,7 +291,26 @@ class Sandbox:
         return bool(chunk)
 
     def kill(self) -> None:
-        """Ends every process inside; safe to call twice."""
+        """Ends every process inside and waits until they are gone; safe to call twice."""
         self._channel.close()
         self._process.kill()
         self._process.wait(timeout=20)
+        if self._first is not None:
+            # The outermost process ends at once, those inside one after the other.
+            select.select([self._first], [], [], 20)
+            os.close(self._first)
+            self._first = None
+
+
+def _first_process(told: int) -> int:
+    """A handle on the first process inside, which bubblewrap tells of.
+
+    Raises:
+        OSError, ValueError, KeyError: It did not, or the process has ended.
+    """
+    said = b""
+    while chunk := os.read(told, 4096):
+        said += chunk
+        if said.rstrip().endswith(b"}"):
+            break
+    return os.pidfd_open(int(json.loads(said)["child-pid"]))

@@ -21,6 +21,7 @@ from runner.machines import folders, sealing
 from runner.machines.base import MachineError, SetupError, Tag, home
 from runner.machines.images import Image
 from runner.machines.wine import WineCheckpoint, WineMachine, WineProvider
+from tests.faults.helpers import below
 
 pytestmark = pytest.mark.machine
 DSWIN = StartProgram(program="dswin")
@@ -244,13 +245,24 @@ def test_an_unknown_program_names_those_there_are(machine: WineMachine) -> None:
         machine.start([StartProgram(program="word")])
 
 
+def runs(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and only waits for its parent has no command line any more."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
 def test_discard_leaves_no_process_no_folder_and_no_port(checkpoint: WineCheckpoint) -> None:
     made = checkpoint.clone(Tag("tests", "discard"))
     made.start([DSWIN])
     address, folder = made.display, made.folder
+    machine = {pid for outermost in folders.processes_of(folder) for pid in (outermost, *below(outermost))}
+    assert len(machine) > 5
     made.discard()
     made.discard()  # twice is no mistake
     assert not folder.exists()
+    assert [pid for pid in machine if runs(pid)] == []
     assert folders.processes_of(folder) == []
     with pytest.raises(DisplayError):  # the port may be another's by now, but nobody answers to this password
         RfbClient.connect(address, timeout=2).close()
