@@ -119,8 +119,16 @@ def whole(campaign: Campaign) -> None:
 @pytest.mark.parametrize(
     ("first", "status", "words"),
     [
-        ("mount -o remount,ro {disk}", 2, "the host's file system is read-only ({disk} is mounted so); name another folder"),
-        ("mkdir -p {disk}/demo/blobs; mount -o remount,ro {disk}", 2, "the host's file system is read-only ({disk} is mounted so)"),
+        (
+            "mount -o remount,ro {disk}",
+            2,
+            "the host's file system is read-only ({disk} is mounted so); name another folder",
+        ),
+        (
+            "mkdir -p {disk}/demo/blobs; mount -o remount,ro {disk}",
+            2,
+            "the host's file system is read-only ({disk} is mounted so)",
+        ),
         (
             FILL,
             3,
