@@ -431,7 +431,10 @@ def sweep(leftover: Leftover) -> None:
                         end_abandoned(unfinished)
                         remove(unfinished, last=[MARK])
                 for begun in folder.glob(f".*{_BEGUN}"):
-                    if _BEGUN_NAME.fullmatch(begun.name) and {each.name for each in begun.iterdir()} <= {MARK}:
+                    if _BEGUN_NAME.fullmatch(begun.name) and {each.name for each in begun.iterdir()} <= {
+                        MARK,
+                        _SET_ASIDE,
+                    }:
                         remove(begun, last=[MARK])
                 for half in (folder / "blobs").glob("??/.*"):
                     half.unlink()

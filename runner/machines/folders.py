@@ -118,37 +118,37 @@ def about(folder: Path) -> dict[str, Any] | None:
 
 def leftovers(provider: str) -> list[Leftover]:
     """The folders of a provider's machines, of living and of dead runners."""
-    found = [
-        Leftover(folder.name, "", "", 0, alive=(folder / _LOCK).exists() and is_locked(folder / _LOCK), folder=folder)
-        for folder in _undescribed(provider)
-    ]
-    for folder in sorted((home() / "machines").glob(f"{provider}-*")):
-        told = about(folder)
-        if told is None:
-            continue
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            found.append(
-                Leftover(
-                    folder.name, str(told["campaign"]), str(told["run"]), int(told["runner"]),
-                    alive=is_locked(folder / _LOCK), folder=folder,
-                )
-            )  # fmt: skip
+    if not (home() / "machines").is_dir():
+        return []
+    found = []
+    # Alone, since a folder that is being removed loses its description and its lock one after the other.
+    with _between_states(fcntl.LOCK_EX):
+        for folder in sorted((home() / "machines").glob(f"{provider}-*")):
+            told = about(folder)
+            if told is None and not _is_undescribed(folder):
+                continue
+            told = told or {"campaign": "", "run": "", "runner": 0}
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                found.append(
+                    Leftover(
+                        folder.name, str(told["campaign"]), str(told["run"]), int(told["runner"]),
+                        alive=(folder / _LOCK).exists() and is_locked(folder / _LOCK), folder=folder,
+                    )
+                )  # fmt: skip
     return found
 
 
-def _undescribed(provider: str) -> list[Path]:
-    """Folders whose runner was killed before they had a description, or when they had none any more.
+def _is_undescribed(folder: Path) -> bool:
+    """Whether it is one whose runner was killed before it had a description, or when it had none any more.
 
     Ours are known by their name and by the lock in them, an empty file; one without anything in it is nobody's loss.
     """
-    if not (home() / "machines").is_dir():
-        return []
-    with _between_states(fcntl.LOCK_EX):
-        return [
-            folder
-            for folder in sorted((home() / "machines").glob(f"{provider}-*"))
-            if _NAME.fullmatch(folder.name) and folder.is_dir() and not folder.is_symlink() and _has_only_a_lock(folder)
-        ]
+    return (
+        _NAME.fullmatch(folder.name) is not None
+        and folder.is_dir()
+        and not folder.is_symlink()
+        and _has_only_a_lock(folder)
+    )
 
 
 def _has_only_a_lock(folder: Path) -> bool:

@@ -150,8 +150,9 @@ class Access(Generic):
             raise CannotRead(f"{command[0]} is missing, without which columns cannot be told apart: install mdbtools")
         try:
             done = subprocess.run(
-                [program, *command[1:]], capture_output=True, timeout=30, check=False, text=True, errors="replace"
-            )
+                [program, *command[1:]],
+                capture_output=True, timeout=30, check=False, text=True, errors="replace", start_new_session=True,
+            )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise CannotRead(f"{command[0]} came to no end") from None
         if done.returncode < 0:

@@ -60,7 +60,7 @@ def test_a_checkpoint_that_is_half_made_is_never_used(host: FakeHost) -> None:
             raise OSError(28, "No space left on device")
 
     host.hypervisor.on_call = fail
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(MachineError, match="disk is full"):
         host.checkpoint()
     assert host.hypervisor.domains == {}
     host.hypervisor.on_call = lambda call, arguments: None
