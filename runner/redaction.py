@@ -124,7 +124,7 @@ CARRIES: Mapping[type[Part], Mapping[str, Carries]] = {
         **_all(_T, "how unreadable drives left_out_disks compared_with unseen"), **_all(_F, "observed system left_out"),
         **_all(_P, "files registry"),
     },
-    RegistrySpots: {"unreadable": _T, **_all(_F, "observed left_out"), "groups": _P},
+    RegistrySpots: {**_all(_T, "how unreadable unread"), **_all(_F, "observed left_out"), "groups": _P},
     RegistryGroup: {**_all(_T, "key volatile examples"), **_all(_F, "keys created modified deleted")},
     Stillness: _all(_F, "asked reached waited last_change since_input"),
     Intended: {"outcome": _W, "kind": _T},
