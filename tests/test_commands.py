@@ -38,7 +38,7 @@ OPTIONAL = {
     "ssh": "to a host of the user's own, who has set it up; tests have a stand-in for it",
     "xdg-open": "on a desktop that has it; the runner does without",
 }  # fmt: skip
-WORDS = {"file", "free", "open", "shutdown", "strip", "time", "w"}
+WORDS = {"file", "free", "open", "shutdown", "strip", "time", "w", "write"}
 """Names of programs that stand at the head of lists as words of English."""
 _STARTERS = {"run", "Popen", "call", "check_call", "check_output", "which"}
 _BASE = ("required", "apt")

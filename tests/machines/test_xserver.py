@@ -103,7 +103,7 @@ def test_a_server_that_does_not_come_up_is_told_in_time(
 
 
 def test_a_server_that_is_not_installed(server: XServer, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(XServer, "_command", lambda self: ["/usr/bin/no-such-server"])
+    monkeypatch.setattr(XServer, "_command", lambda self: ["/nowhere/no-such-server"])
     with pytest.raises(MachineError, match="no-such-server could not be started"):
         server.start(sandbox)
 
