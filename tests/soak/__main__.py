@@ -148,10 +148,12 @@ class Soak:
                 titles = {window.title for window in windows(machine.guest)}
                 if not {"DSWin - Patientenliste"} <= titles:
                     raise AssertionError(f"a window has gone; there are {sorted(titles)}")
+            except Exception:
+                self._note(tag, "failed")  # as long as there is something to look at
+                raise
             finally:
                 machine.discard()
         except Exception as error:
-            self._note(tag, "failed")
             passed.fault = f"{type(error).__name__}: {error}"[:500]
         finally:
             watch.cancel()
