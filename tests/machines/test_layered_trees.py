@@ -59,6 +59,14 @@ def machines(prepared: WineCheckpoint) -> Iterator[list[WineMachine]]:
         machine.discard()
 
 
+@pytest.fixture
+def machine(prepared: WineCheckpoint) -> Iterator[WineMachine]:
+    """One that nobody has edited: a name that Windows would not have, left by others, makes its whole drive be listed."""
+    made = prepared.clone(Tag("tests", "layered-alone"))
+    yield made
+    made.discard()
+
+
 def edit(machine: WineMachine, tree: str, *edits: tuple[str, str, str]) -> None:
     assert machine._sandbox is not None
     done = machine._sandbox.run(command(f"/prefix/drive_c/{tree}", *edits), timeout=60)
@@ -199,8 +207,7 @@ def test_what_was_learnt_where_a_folder_was_hidden_says_nothing_of_what_it_holds
         assert r"Sub\Deep\d.txt" in {item.path for item in both(touched, "T7").items}
 
 
-def test_a_whole_drive_is_read_so_as_well(machines: list[WineMachine]) -> None:
-    machine = machines[1]
+def test_a_whole_drive_is_read_so_as_well(machine: WineMachine) -> None:
     spec = FileTree.model_validate({"files": "C:\\", "ignore": [{"path": r"windows\**", "because": "the system"}]})
     edit(machine, "users", ("write", "praxis/Documents/Brief.txt", "a.txt"))
     layered = LayeredTree.of(machine.guest, "C:\\")
