@@ -59,7 +59,7 @@ def run_all(
     turns = _Turns(plans, parallel, cancelled)
 
     def make(turn: _Turn) -> None:
-        """One attempt at one run; says whether another one is to be made."""
+        """One attempt at one run; another one, where it is to be made, waits for its turn."""
         again = False
         try:
             if cancelled.is_set():

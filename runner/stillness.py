@@ -21,7 +21,7 @@ from typing import Literal
 from contracts.schema import Observable, Read
 from runner import capture
 from runner.guests.base import Guest, Unreadable
-from runner.guests.timed import Deadline, TimedGuest
+from runner.guests.timed import Deadline
 from runner.machines.base import Machine
 from runner.reading import Source, reading
 from validators.changes import ContractFault
@@ -69,7 +69,7 @@ class Watcher:
             GuestLost: The machine is gone.
         """
         was = self._last
-        now = capture.take(TimedGuest(self._guest, deadline), self._observe, contents=False, deadline=deadline)
+        now = capture.take(self._guest, self._observe, contents=False, deadline=deadline)
         self._last = now
         return was is not None and same(self._observe, was, now)
 
@@ -85,10 +85,8 @@ def same(observe: Mapping[str, Observable], one: Snapshot, other: Snapshot) -> b
         return True
     try:
         return not any(comparison.changes for comparison in compare(observe, one, other))
-    except (
-        Unreadable,
-        ContractFault,
-    ):  # such as a file of the same size written anew: what it holds a look does not know
+    except (Unreadable, ContractFault):
+        # Such as a file of the same size that was written anew: what it holds a look does not know.
         return False
 
 
