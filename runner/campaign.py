@@ -35,6 +35,7 @@ def run_all(
     progress: Callable[[RunPlan, str], None],
     finished: Callable[[RunPlan, RunRecord], None],
     left_out: Callable[[RunPlan, str], None] = lambda _plan, _why: None,
+    broken: Callable[[RunPlan, Exception], None] = lambda _plan, _error: None,
 ) -> list[RunRecord]:
     """Makes every run of a campaign.
 
@@ -48,9 +49,10 @@ def run_all(
         progress: Told when a run enters a phase; called from several threads.
         finished: Told of each finished run; called from several threads, one at a time.
         left_out: Told of each run that is not begun because what its agent needs is out for good, and why.
+        broken: Told of each run in which the runner itself failed where no record could hold it, and how. The others go on.
 
     Returns:
-        The last record of every plan that was begun, in the order of the plans. Where the host has no room for more runs,
+        The last record of every plan that has one, in the order of the plans. Where the host has no room for more runs,
         the others are not begun.
     """
     learnt = Learnt()
@@ -80,6 +82,10 @@ def run_all(
                     left_alone=lambda: turns.left_alone(turn),
                 )
             except Unwritable:  # no room for another run: `Campaign.stopped` says why
+                return
+            except Exception as error:  # what even the run's last resort did not hold ends this run and no other
+                with telling:
+                    broken(turn.plan, error)
                 return
             if record.lasting:
                 out_for_good.setdefault(turn.plan.agent.spec, record.verdict.reason)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from traceback import format_exception
 from typing import Annotated, Any, cast, get_args
 
 import typer
@@ -32,6 +33,7 @@ from runner.plan import RunPlan
 from runner.record import RunRecord
 from runner.report.html import ReportError, write_report
 from runner.report.tables import outcome_table
+from runner.spellings import blot
 from runner.store import Campaign, StoreError
 
 _LISTED = 20
@@ -227,11 +229,21 @@ def _make(
                 err.print(_brief(record), soft_wrap=True)
 
         refused: dict[str, list[str]] = {}
+        failures: list[str] = []
+
+        def broken(plan: RunPlan, error: Exception) -> None:
+            which = f"{plan.contract.contract.id} · {plan.agent.agent.name} · trial {plan.trial}"
+            where = blot("".join(format_exception(error)).rstrip(), plan.contract.contract.secrets)
+            failures.append(f"{which}: the runner failed, and there is no record of this run\n{where}")
+
         records = run_all(
             plans, campaign, lambda image: providers[image], parallel=min(parallel, len(plans)), reruns=reruns,
             cancelled=cancelled, progress=progress, finished=finished,
             left_out=lambda plan, why: refused.setdefault(f"{plan.agent.spec}: {why}", []).append(plan.contract.contract.id),
+            broken=broken,
         )  # fmt: skip
+    for failure in failures:
+        err.print(failure, soft_wrap=True)
     for why, others in refused.items():
         err.print(f"runs not begun: {len(others)}; {why}", soft_wrap=True)
     return records

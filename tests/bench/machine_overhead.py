@@ -60,7 +60,10 @@ def _made(runs: int) -> tuple[float, list[RunRecord]]:
             finished=lambda _plan, _record: None,
         )
         seconds = time.monotonic() - begun
-    assert all(record.verdict.outcome == "valid_success" for record in records)
+    failed = [
+        f"{record.run}: {record.verdict.reason}" for record in records if record.verdict.outcome != "valid_success"
+    ]
+    assert not failed, failed
     return seconds, records
 
 

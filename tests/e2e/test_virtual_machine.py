@@ -20,11 +20,18 @@ from runner.record import RunRecord
 from runner.store import Campaign
 from tests.command_line import ROOT
 from tests.faults.helpers import Acting
+from tests.peers.regf import Key, write
 
 pytestmark = [pytest.mark.vm, pytest.mark.timeout(900), pytest.mark.usefixtures("vm_checkpoint")]
 CONTRACT = ROOT / "contracts/catalog/legacyworld/dswin/add-new-patient.yaml"
 GOLDEN = ROOT / "recordings/dswin/add-new-patient/golden.yaml"
 ELSEWHERE = PureWindowsPath(r"C:\Export\Patienten für Ärzte.csv")
+CONFIG = PureWindowsPath(r"C:\Windows\System32\config")
+HIVES = {
+    CONFIG / "SYSTEM": write(Key("r", (), [Key("Select", [("Current", 4, b"\1\0\0\0")]), Key("ControlSet001")])),
+    CONFIG / "SOFTWARE": write(Key("r", (), [Key("Verlag", [("Pfad", 1, "C:\\Praxis\0".encode("utf-16-le"))])])),
+}
+"""Registry files as Windows has them, which this machine's Wine does not look at: they show the way from a disk to changed keys."""
 
 
 class Watched(LibvirtProvider):
@@ -67,7 +74,8 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunRecord]:
     """The same task done twice: its state read live, while a file is written where the contract does not look; and from the disk."""
 
     def beside(provider: Watched, task: AgentTask) -> AgentReport:
-        provider.machine.guest.write(ELSEWHERE, b"Muster;Erika\r\n", timeout=120)
+        for path, data in {ELSEWHERE: b"Muster;Erika\r\n", **HIVES}.items():
+            provider.machine.guest.write(path, data, timeout=120)
         return by_script(task)
 
     folder = tmp_path_factory.mktemp("runs")
@@ -105,9 +113,29 @@ def test_the_audit_names_the_file_that_nothing_observes(records: dict[str, RunRe
     found = records["live"].blind_spots
     assert found is not None
     assert found.unreadable is None
-    written = {("created", str(ELSEWHERE.parent)), ("created", str(ELSEWHERE))}
-    assert {(file.kind, file.path) for file in found.files} == written
+    written = {ELSEWHERE.parent, ELSEWHERE, CONFIG, *HIVES}
+    assert {(file.kind, file.path.casefold()) for file in found.files} == {
+        ("created", str(path).casefold()) for path in written
+    }
     assert found.observed >= 2
+
+
+def test_the_audit_reads_the_registry_from_the_disk(records: dict[str, RunRecord]) -> None:
+    found = records["live"].blind_spots
+    assert found is not None
+    assert found.registry is not None
+    assert found.registry.unreadable is None
+    assert found.registry.unread == []
+    assert {(group.key, group.created) for group in found.registry.groups} >= {
+        (r"HKLM\SOFTWARE\Verlag", 1), (r"HKLM\SYSTEM\CurrentControlSet", 1),
+    }  # fmt: skip
+
+
+def test_a_disk_without_hives_is_told_and_no_registry_without_changes(records: dict[str, RunRecord]) -> None:
+    found = records["disk"].blind_spots
+    assert found is not None
+    assert found.registry is not None
+    assert "no hives" in str(found.registry.unreadable)
 
 
 def test_without_such_a_file_the_audit_names_none(records: dict[str, RunRecord]) -> None:
