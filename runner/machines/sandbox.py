@@ -28,6 +28,10 @@ from runner.machines.base import MachineError
 STATION = Path(__file__).resolve().parent.parent.parent / "vm_images" / "wine" / "station.py"
 PYTHON = "/usr/bin/python3"
 """The system's interpreter: the only one visible inside."""
+SAME_PLACES = ("/usr/bin/setarch", "--addr-no-randomize")
+"""Every program's memory lies at the same places each time. Wine's loader has a fixed address, and wants the shared user data of Windows at
+another one, 0x7ffe0000; Linux puts a program's heap anywhere within a gigabyte above it (32 MiB before 6.9): about once in a
+thousand starts it lies there, and the program ends with status 1 without a word, or all others wait for it."""
 _SYSTEM = (
     "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
     "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin",
@@ -126,7 +130,7 @@ class Sandbox:
         command += ["--clearenv"]
         for name, value in environment.items():
             command += ["--setenv", name, value]
-        command += ["--chdir", "/prefix", "--", PYTHON, "-I", "/station.py", str(theirs.fileno())]
+        command += ["--chdir", "/prefix", "--", *SAME_PLACES, PYTHON, "-I", "/station.py", str(theirs.fileno())]
         if isinstance(drive, Overlay):
             mount = 'mount -t overlay legacyproof -o "noatime,$1" "$2" && shift 2 && exec "$@"'
             command = [*_namespaces(), "sh", "-c", mount, "sh", drive.options(), str(drive.mount_point), *command]

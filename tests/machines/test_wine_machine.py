@@ -122,6 +122,15 @@ def test_programs_see_no_other_drive_no_network_and_no_host_files(machine: WineM
         assert inside(machine, "/usr/bin/python3", "-c", reach).returncode != 0
 
 
+def test_no_heap_comes_to_lie_where_windows_programs_need_another_memory(machine: WineMachine) -> None:
+    """Left to chance it does about once in a thousand starts, and the program ends without a word."""
+    every = 'for p in /proc/[0-9]*; do grep -qs /wine64 $p/maps && grep -Fs "[heap]" $p/maps; done'
+    heaps = [line.partition("-")[0] for line in inside(machine, "/bin/sh", "-c", every).stdout.splitlines()]
+    assert len(heaps) >= 4, "Wine's services and the probe"
+    assert len({*heaps}) == 1, "none is left to chance"
+    assert int(heaps[0], 16) < 0x7FFE0000 - (32 << 20)
+
+
 def test_links_made_inside_do_not_lead_the_runner_to_host_files(machine: WineMachine, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("host")
     made = inside(machine, "/bin/ln", "-s", str(tmp_path / "secret.txt"), "/prefix/drive_c/DSWIN/link.txt")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from runner.guests.channel import Channel, ChannelTimeout
 from runner.guests.dialects import WineDialect
+from runner.machines.sandbox import SAME_PLACES
 from runner.machines.wine_base import WINE, WINESERVER
 from tests.peers.socket_channel import SocketChannel
 
@@ -66,10 +67,11 @@ def wine_dialect(folder: Path, base: Path, *, resident: bool = False) -> Iterato
         "WINEDLLOVERRIDES": "winemenubuilder.exe,mscoree,mshtml=d",
         "LANG": "C.UTF-8",
     }
-    launcher = ("/usr/bin/env", "-i", *(f"{name}={value}" for name, value in environment.items()), str(WINE))
+    given = (f"{name}={value}" for name, value in environment.items())
+    launcher = ("/usr/bin/env", "-i", *given, *SAME_PLACES, str(WINE))
     # One program that stays: Wine's server and services end with the last.
     stays = subprocess.Popen(
-        [str(WINE), r"C:\legacyproof\lpprobe.exe", "hash", "--list", "-"],
+        [*SAME_PLACES, str(WINE), r"C:\legacyproof\lpprobe.exe", "hash", "--list", "-"],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -30,6 +30,7 @@ from runner.guests.probe import (
 )
 from runner.machines.images import FOLDER
 from runner.machines.recipes import built
+from runner.machines.sandbox import SAME_PLACES
 from runner.machines.wine_base import WINE, WINESERVER
 
 pytestmark = pytest.mark.machine
@@ -67,20 +68,22 @@ class Machine:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def boot(self) -> None:
-        """Makes the prefix. On a busy host Wine 8 does not always come up at the first try; a second one goes on from there."""
+        """Makes the prefix."""
         talkative = self.environment | {"WINEDEBUG": "fixme-all"}
-        for _ in range(2):
-            done = subprocess.run(
-                [WINE, "wineboot", "-i"], env=talkative, check=False, timeout=180, capture_output=True
-            )
-            if done.returncode == 0:
-                return
-        raise AssertionError(done.stderr.decode(errors="replace")[-2000:])
+        done = subprocess.run(
+            [*SAME_PLACES, WINE, "wineboot", "-i"], env=talkative, check=False, timeout=180, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
 
     def wine(self, *argv: str, data: bytes = b"", limit: float = 60) -> subprocess.CompletedProcess[bytes]:
         """Runs a program to its end."""
         return subprocess.run(
-            [WINE, *argv], env=self.environment, input=data, capture_output=True, timeout=limit, check=False
+            [*SAME_PLACES, WINE, *argv],
+            env=self.environment,
+            input=data,
+            capture_output=True,
+            timeout=limit,
+            check=False,
         )
 
     def probe(self, *argv: str, data: bytes = b"") -> ProbeResult:
@@ -100,7 +103,7 @@ class Machine:
     def start(self, *argv: str) -> subprocess.Popen[bytes]:
         """Starts a program that is ended with the machine at the latest."""
         process = subprocess.Popen(
-            [WINE, *argv],
+            [*SAME_PLACES, WINE, *argv],
             env=self.environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
