@@ -2,6 +2,7 @@ r"""Tabs in YAML: where they separate they mean what blanks mean; where they wou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -78,11 +79,8 @@ def test_a_tab_that_would_indent_is_refused_where_it_stands(tree: Any, compact: 
 
 
 def _is_compact(line: str) -> bool:
-    """Whether a list or mapping begins on the line of its ``-``."""
-    item = line.lstrip(" ")
-    return item.startswith("- - ") or (
-        item.startswith("- ") and item[2:].split(":")[0] in ("a", "b", "'c d'", "e f", "g")
-    )
+    """Whether a list or mapping begins on the line of its ``-``; a text like ``a:b`` is none."""
+    return re.match(r" *- (- |(a|b|'c d'|e f|g):( |$))", line) is not None
 
 
 @pytest.mark.parametrize(
