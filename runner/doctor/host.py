@@ -113,8 +113,10 @@ def fonts() -> Finding:
 
 
 def namespaces() -> Finding:
-    """Whether programs can be shut in: bubblewrap with every namespace of its own."""
-    command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--", "true"]
+    """Whether programs can be shut in as machines are: with every namespace of their own, and memory at the same places."""
+    from runner.machines.sandbox import SAME_PLACES  # noqa: PLC0415 - refuses to be loaded elsewhere than on Linux
+
+    command = ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--", *SAME_PLACES, "true"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except FileNotFoundError:
@@ -123,7 +125,7 @@ def namespaces() -> Finding:
         return Finding("host: namespaces", True, "programs can be shut in")
     remedy = (
         "allow user namespaces: `sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu also "
-        "`kernel.apparmor_restrict_unprivileged_userns=0`; in a container, start it with the right to make namespaces"
+        "`kernel.apparmor_restrict_unprivileged_userns=0`; in a container, start it with the right to make namespaces and to call personality"
     )
     return Finding("host: namespaces", False, f"bwrap cannot shut programs in: {done.stderr.strip()[-300:]}", remedy)
 

@@ -30,8 +30,8 @@ PYTHON = "/usr/bin/python3"
 """The system's interpreter: the only one visible inside."""
 SAME_PLACES = ("/usr/bin/setarch", "--addr-no-randomize")
 """Every program's memory lies at the same places each time. Wine's loader has a fixed address, and wants the shared user data of Windows at
-another one, 0x7ffe0000; Linux puts a program's heap anywhere within a gigabyte above it (32 MiB before 6.9): about once in a
-thousand starts it lies there, and the program ends with status 1 without a word, or all others wait for it."""
+another one above it, 0x7ffe0000; Linux puts a program's heap by chance, newer kernels anywhere within a gigabyte above the loader
+(seen on 6.18). About once in some thousands of starts it lies there, and the program ends with status 1 without a word."""
 _SYSTEM = (
     "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64",
     "--symlink", "usr/bin", "/bin", "--symlink", "usr/sbin", "/sbin",

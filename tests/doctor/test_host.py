@@ -60,6 +60,19 @@ def test_a_kernel_that_refuses_namespaces_is_told(monkeypatch: pytest.MonkeyPatc
     assert "unprivileged_userns_clone" in finding.remedy
 
 
+def test_a_container_that_does_not_let_memory_lie_at_the_same_places_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = "setarch: failed to set personality to x86_64: Operation not permitted"
+    (tmp_path / "bwrap").write_text(f"#!/bin/sh\ncase \"$*\" in *setarch*) echo '{said}' >&2; exit 1;; esac\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    finding = host.namespaces()
+    assert finding.ok is False
+    assert said in finding.message
+    assert "personality" in finding.remedy
+
+
 def test_no_overlay_is_no_fault_but_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "unshare").write_text("#!/bin/sh\nexit 32\n")
     (tmp_path / "unshare").chmod(0o755)

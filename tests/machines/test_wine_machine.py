@@ -123,7 +123,7 @@ def test_programs_see_no_other_drive_no_network_and_no_host_files(machine: WineM
 
 
 def test_no_heap_comes_to_lie_where_windows_programs_need_another_memory(machine: WineMachine) -> None:
-    """Left to chance it does about once in a thousand starts, and the program ends without a word."""
+    """Left to chance it does once in some thousands of starts, and the program ends without a word."""
     every = 'for p in /proc/[0-9]*; do grep -qs /wine64 $p/maps && grep -Fs "[heap]" $p/maps; done'
     heaps = [line.partition("-")[0] for line in inside(machine, "/bin/sh", "-c", every).stdout.splitlines()]
     assert len(heaps) >= 4, "Wine's services and the probe"
